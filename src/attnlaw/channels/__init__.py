@@ -1,0 +1,1 @@
+"""Output side: the channel and its proximal step."""

@@ -1,0 +1,153 @@
+"""The output side: Gaussian averages of the proximal step (theory §3)."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from attnlaw.channels.prox import Prox, derivatives, prox, solve_symmetric
+from attnlaw.records import Conjugates, Overlaps
+
+
+class ChannelAverages(NamedTuple):
+    """Averages over (z0, ω) at given order parameters.
+
+    moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
+    alignment = D_0 of (3.3), two_minima the fraction of points where the two starts of the
+    proximal step end at different minima, settled whether every step converged.
+    """
+
+    moreau: Any
+    loss: Any
+    gradient_square: Any
+    divergence: Any
+    alignment: Any
+    two_minima: Any
+    settled: Any
+
+    def conjugates(self, sample_ratio: Any) -> Conjugates:
+        """q̂ = 2α E|g|², m̂ = 2α D_0, Σ̂ = −2α D_ω; (3.2)–(3.3)."""
+        return Conjugates(
+            2 * sample_ratio * self.gradient_square,
+            2 * sample_ratio * self.alignment,
+            -2 * sample_ratio * self.divergence,
+        )
+
+
+def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> tuple[Any, Any]:
+    """(z0, ω) of (1.6) from standard normal points (2, K, N)."""
+    spread = jnp.sqrt(target_variance)
+    slope = overlaps.m / spread
+    return spread * points[0], slope * points[0] + _free_part(overlaps, target_variance) * points[1]
+
+
+def channel_averages(
+    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+) -> ChannelAverages:
+    """Averages of the channel at (q, m, Σ) over standard normal points (2, K_eff, N).
+
+    D_ω is the mean derivative of g where the proximal step is certainly continuous (Σβ² small),
+    and by Stein's lemma (3.3), which counts jumps too, beyond; the two have the same mean, the
+    first less noise, and the passage between them is smooth. D_0 follows by Stein's lemma.
+    """
+    z0, omega = correlated_scores(overlaps, target_variance, points)
+    labels = attention.labels(attention.scores(z0))
+
+    def sequence_loss(y: Any) -> Any:
+        return loss(labels, attention.weights(attention.scores(y)))
+
+    sigma = overlaps.sigma
+    steepness = sigma * attention.beta**2
+    ratio = attention.target_beta / attention.beta
+    first = prox(sequence_loss, omega, sigma, omega)
+    best, two_minima = jax.lax.cond(
+        _smooth_share(steepness) < 1,
+        lambda: _lower_of(first, prox(sequence_loss, omega, sigma, ratio * z0)),
+        lambda: (first, jnp.zeros(first.value.shape, dtype=bool)),
+    )
+    g = jnp.where(steepness > 1, (best.point - omega) / sigma, -best.gradient)
+    spread, free = jnp.sqrt(target_variance), _free_part(overlaps, target_variance)
+    along_target, along_free = _projections(g, points)
+    smooth = _smooth_share(steepness)
+    derivative = _mean_derivative(best, sigma, smooth)
+    divergence = smooth * derivative + (1 - smooth) * along_free / free
+    square = jnp.sum(g**2, axis=0)
+    return ChannelAverages(
+        moreau=jnp.mean(best.value),
+        loss=jnp.mean(best.value - sigma * square / 2),
+        gradient_square=jnp.mean(square),
+        divergence=divergence,
+        alignment=(along_target - overlaps.m / spread * divergence) / spread,
+        two_minima=jnp.mean(two_minima),
+        settled=jnp.all(best.settled),
+    )
+
+
+def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, points: Any) -> Any:
+    """E Σ_ab (Y(z0) − A(ω))²_ab at (q, m); (4.4)."""
+    z0, omega = correlated_scores(overlaps, target_variance, points)
+    labels = attention.labels(attention.scores(z0))
+    weights = attention.weights(attention.scores(omega))
+    return jnp.mean(jnp.sum((labels - weights) ** 2, axis=(0, 1)))
+
+
+def _projections(g: Any, points: Any) -> tuple[Any, Any]:
+    """(E g·ζ0, E g·ζ1)."""
+    raw = jnp.mean(jnp.einsum("kn,akn->an", g, points), axis=-1)
+    return raw[0], raw[1]
+
+
+def _smooth_share(steepness: Any) -> Any:
+    """1 where Σβ² ≤ 0.7, 0 from 1 on (the proximal step can jump above 1.04 at T = 2)."""
+    x = jnp.clip((1.0 - steepness) / 0.3, 0.0, 1.0)
+    return x * x * (3 - 2 * x)
+
+
+def _mean_derivative(best: Prox, sigma: Any, share: Any) -> Any:
+    """E tr ∂g/∂ω = −E tr[H (I + ΣH)⁻¹], H = ∇²ℓ at the proximal point; zero where not wanted."""
+    count = len(best.hessian)
+    total: Any = 0.0
+    for k in range(count):
+        unit = jnp.zeros_like(best.point).at[k].set(1.0)
+        column, _ = solve_symmetric(best.hessian, unit, 0.0)
+        total = total + (1.0 / sigma - column[k] / sigma**2)
+    return jnp.where(share > 0, -jnp.mean(total), 0.0)
+
+
+def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
+    return jnp.sqrt(overlaps.q - overlaps.m**2 / target_variance)
+
+
+def _lower_of(first: Prox, second: Prox) -> tuple[Prox, Any]:
+    scale = jnp.abs(first.value) + jnp.abs(second.value)
+    differ = jnp.abs(first.value - second.value) > 1e-8 * scale
+    use_second = second.value < first.value
+    best = jax.tree.map(lambda a, b: jnp.where(use_second, b, a), first, second)
+    return best, differ
+
+
+def zero_map_averages(
+    attention: Any, loss: Any, target_variance: Any, points: Any
+) -> ChannelAverages:
+    """Averages at S = 0: h = ω = 0, Σ → 0, g = −∇ℓ(0), ∂g/∂ω = −∇²ℓ(0); (5.3).
+
+    Args:
+        attention, loss: the channel.
+        target_variance: Q0 + Δ/2.
+        points: standard normal points (K_eff, N) of the target scores.
+    """
+    z0 = jnp.sqrt(target_variance) * points
+    labels = attention.labels(attention.scores(z0))
+    value, slope, hessian = derivatives(
+        lambda y: loss(labels, attention.weights(attention.scores(y))), jnp.zeros_like(z0)
+    )
+    mean_loss = jnp.mean(value)
+    return ChannelAverages(
+        moreau=mean_loss,
+        loss=mean_loss,
+        gradient_square=jnp.mean(jnp.sum(slope**2, axis=0)),
+        divergence=-jnp.mean(sum(hessian[k][k] for k in range(len(hessian)))),
+        alignment=-jnp.mean(jnp.sum(slope * z0, axis=0)) / target_variance,
+        two_minima=jnp.zeros(()),
+        settled=jnp.ones((), dtype=bool),
+    )

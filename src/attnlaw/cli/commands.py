@@ -1,0 +1,162 @@
+"""The commands: parse, call, print. Heavy rooms are imported when a command runs."""
+
+import json
+from typing import Any
+
+import click
+
+from attnlaw.cli import explanations
+from attnlaw.cli.options import (
+    accuracy_option,
+    build_method,
+    build_problem,
+    problem_options,
+    run_options,
+    training_options,
+)
+
+NOT_CONVERGED = 3
+
+
+@click.command("predict")
+@problem_options
+@accuracy_option
+@run_options
+def predict_command(accuracy: float, seed: int, out: Any, as_json: bool, **options: Any) -> int:
+    """Predict the trained layer: errors, spectrum, phase."""
+    from attnlaw.cli.display import print_solution, shown_progress
+    from attnlaw.results import prepare_folder, solution_dataset, solution_record
+    from attnlaw.theory.solve import solve
+
+    problem = build_problem(options)
+    folder = prepare_folder(out) if out else None
+    with shown_progress() as progress:
+        solution = solve(problem, accuracy=accuracy, seed=seed, throw=False, progress=progress)
+    if folder:
+        from attnlaw.figures import spectrum
+
+        data = solution_dataset(solution)
+        _write(folder, problem, data, "spectrum.png", spectrum.draw(data))
+    if as_json:
+        click.echo(json.dumps(solution_record(solution)))
+    else:
+        print_solution(solution)
+    return 0 if solution.converged else _not_converged(solution.reason)
+
+
+@click.command("train")
+@problem_options
+@training_options
+@run_options
+def train_command(
+    dim: int, repeats: int, method: str, seed: int, out: Any, as_json: bool, **options: Any
+) -> int:
+    """Train layers at finite dimension and measure them."""
+    import jax
+
+    from attnlaw.cli.display import print_fits, shown_progress
+    from attnlaw.numerics.checks import require_count
+    from attnlaw.records import Progress
+    from attnlaw.results import fits_dataset, fits_record, prepare_folder
+    from attnlaw.training.data import sample
+    from attnlaw.training.fit import fit
+
+    problem, optimiser = build_problem(options), build_method(method)
+    require_count("repeats", repeats, 1)
+    folder = prepare_folder(out) if out else None
+    key, fits = jax.random.key(seed), []
+    with shown_progress() as progress:
+        for repeat in range(repeats):
+            progress(Progress("repeat", repeat, repeats, f"d = {dim}"))
+            data = sample(problem, dim, jax.random.fold_in(key, repeat))
+            fits.append(fit(problem, data, optimiser, progress=progress))
+    if folder:
+        from attnlaw.figures import spectrum
+
+        dataset = fits_dataset(problem, fits)
+        _write(folder, problem, dataset, "spectrum.png", spectrum.draw(dataset))
+    if as_json:
+        click.echo(json.dumps(fits_record(problem, fits)))
+    else:
+        print_fits(fits)
+    stopped = [fit.relative_gradient for fit in fits if not fit.converged]
+    return 0 if not stopped else _not_converged(f"relative gradient {max(stopped):.1e}")
+
+
+@click.command("compare")
+@problem_options
+@training_options
+@accuracy_option
+@click.option(
+    "--curve/--no-curve",
+    default=True,
+    show_default=True,
+    help="Also the learning curve over α in [0.05, 4] (right panel).",
+)
+@run_options
+def compare_command(
+    dim: int,
+    repeats: int,
+    method: str,
+    accuracy: float,
+    curve: bool,
+    seed: int,
+    out: Any,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Lay theory beside trained layers: a table, a picture, a file."""
+    from attnlaw.cli.display import print_comparison, shown_progress
+    from attnlaw.comparison import compare
+    from attnlaw.results import prepare_folder
+    from attnlaw.theory.solution import ConvergenceError
+
+    problem, optimiser = build_problem(options), build_method(method)
+    folder = prepare_folder(out) if out else None
+    try:
+        with shown_progress() as progress:
+            comparison = compare(
+                problem,
+                dim,
+                repeats,
+                seed=seed,
+                method=optimiser,
+                accuracy=accuracy,
+                curve=curve and folder is not None,
+                progress=progress,
+            )
+    except ConvergenceError as error:
+        return _not_converged(str(error))
+    if folder:
+        from attnlaw.figures import comparison as figure
+
+        data = figure.compute(comparison)
+        _write(folder, problem, data, "compare.png", figure.draw(data))
+    if as_json:
+        click.echo(json.dumps(comparison.record()))
+    else:
+        print_comparison(comparison)
+    return 0 if comparison.converged else _not_converged("a trained layer")
+
+
+@click.command("explain")
+@click.argument("key")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain_command(key: str, as_json: bool) -> None:
+    """Explain a printed quantity in one paragraph, with its equation."""
+    text = explanations.explain(key)
+    click.echo(json.dumps({"key": key, "explanation": text}) if as_json else text)
+
+
+def _write(folder: Any, problem: Any, data: Any, name: str, figure: Any) -> None:
+    from attnlaw.figures.style import save
+    from attnlaw.results import write_dataset, write_problem
+
+    write_problem(folder, problem)
+    write_dataset(folder, data)
+    save(figure, folder / name)
+
+
+def _not_converged(reason: str | None) -> int:
+    click.echo(f"attnlaw: not converged: {reason}", err=True)
+    return NOT_CONVERGED

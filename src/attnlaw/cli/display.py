@@ -1,0 +1,107 @@
+"""Tables on stdout, progress on stderr."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from attnlaw.cli.explanations import SHORT
+from attnlaw.records import Progress, ProgressCallback, silent
+from attnlaw.results import FIT_KEYS, solution_values
+
+if TYPE_CHECKING:
+    from attnlaw.comparison import Comparison
+    from attnlaw.theory.solution import Solution
+    from attnlaw.training.fit import Fit
+
+
+@contextmanager
+def shown_progress() -> Iterator[ProgressCallback]:
+    """A progress callback that draws on stderr when that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
+    columns = ("{task.description}", BarColumn(), TextColumn("{task.fields[note]}"))
+    with Bar(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        tasks: dict[str, int] = {}
+
+        def show(progress: Progress) -> None:
+            if progress.task not in tasks:
+                tasks[progress.task] = bar.add_task(progress.task, note="")
+            bar.update(
+                tasks[progress.task],  # type: ignore[arg-type]
+                completed=progress.done,
+                total=progress.total,
+                note=progress.note,
+            )
+
+        yield show
+
+
+def print_solution(solution: "Solution") -> None:
+    """The solution as a table: quantity, value, standard error, meaning."""
+    table = _table("quantity", "value", "± std. error", "meaning")
+    errors = solution.standard_errors
+    for key, value in solution_values(solution).items():
+        error = f"{errors[key]:.1e}" if key in errors else ""
+        table.add_row(key, _shown(value), error, SHORT.get(key, ""))
+    _console().print(table)
+
+
+def print_fits(fits: "list[Fit]") -> None:
+    """Trained layers, one column each."""
+    table = _table("quantity", *(f"layer {i}" for i in range(len(fits))), "meaning")
+    for key in FIT_KEYS:
+        values = (_shown(getattr(fit, key)) for fit in fits)
+        table.add_row(key, *values, SHORT.get(key, ""))
+    _console().print(table)
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """Theory beside training."""
+    repeats = len(comparison.fits)
+    table = _table(
+        "quantity",
+        "theory",
+        "at drawn target",
+        f"trained, d={comparison.dim} ×{repeats}",
+        "diff./s.e.",
+    )
+    for row in comparison.rows:
+        error = "" if row.trained_std_error is None else f" ± {row.trained_std_error:.2g}"
+        gap = "" if row.difference is None else f"{row.difference:+.1f}"
+        table.add_row(
+            row.quantity,
+            _shown(row.theory),
+            _shown(row.theory_at_target),
+            _shown(row.trained_mean) + error,
+            gap,
+        )
+    _console().print(table)
+
+
+def _console() -> Console:
+    """Standard output; wide enough for every table when it is not a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=140)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(headings):
+        number = index > 0 and heading != "meaning"
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number)
+    return table
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,163 @@
+"""One paragraph on every printed quantity, with its equation number (docs/theory.md)."""
+
+import difflib
+
+SHORT = {
+    "train_loss": "training objective over d², penalty included",
+    "train_error": "mean loss of a training sequence",
+    "test_error": "squared error of attention, noisy labels",
+    "test_error_clean": "squared error of attention, noiseless labels",
+    "mse": "squared distance of S to the target, over d",
+    "q": "power of S",
+    "m": "overlap of S with the target",
+    "Q0": "power of the drawn target",
+    "sigma": "response of the scores",
+    "q_hat": "noise in S, conjugate of q",
+    "m_hat": "signal in S, conjugate of m",
+    "sigma_hat": "curvature, conjugate of sigma",
+    "scale": "η of S = η·ReLU(S0 + δZ − ε)",
+    "noise_level": "δ of the same",
+    "threshold": "ε of the same",
+    "rank_ratio": "rank of S over d",
+    "phase": "collapsed, bulk, outliers or recovered",
+    "width_sufficient": "whether the width exceeds the rank",
+    "weight_decay": "λ on W",
+    "weight_decay_scaled": "the same seen by S",
+    "converged": "tolerance met",
+    "residual": "change under one more map",
+    "iterations": "evaluations of the map",
+    "integration_error": "relative error of test_error",
+    "fixed_points_found": "distinct solutions met",
+    "seconds": "time of the optimiser",
+    "test_error_std_error": "standard error of test_error",
+    "relative_gradient": "‖∇L‖·‖W‖/L at the end",
+    "evaluations": "evaluations of the objective",
+}
+
+LONG = {
+    "train_loss": (
+        "The training objective divided by d², L/d² = (1/d²)[Σ ℓ + λ‖W‖²_F] at its minimum, "
+        "penalty included. The theory gives its limit Φ as the stationary value of equation "
+        "(4.2); by (4.3) it is also α·train_error + λ̃·Tr S/d."
+    ),
+    "train_error": (
+        "The mean loss of one training sequence, Σ_ab (Y_ab − A_ab)² over all T² entries, "
+        "without the penalty: E ℓ(h*) at the proximal point h* of equation (3.1). Multiply by α"
+        " to get its share of train_loss (4.3)."
+    ),
+    "test_error": (
+        "The mean of Σ_ab (Y_ab − A_ab)² on fresh sequences whose labels carry the same noise Δ"
+        " as the training labels, equation (4.4). It is the squared error of attention whatever"
+        " the training loss is, and it does not vanish for a perfect layer when Δ > 0."
+    ),
+    "test_error_clean": (
+        "test_error against noiseless labels: the same average (4.4) with Q0 in place of Q0 + "
+        "Δ/2. It vanishes when S = (β0/β)·S0."
+    ),
+    "mse": (
+        "‖S − S0‖²_F/d = Q0 − 2m + q, equation (4.4): squared distance of the learned query–key"
+        " map to the target. With β0 ≠ β the best map is (β0/β)·S0 and mse does not vanish "
+        "there."
+    ),
+    "q": ("q = Tr S²/d, the power of the learned map, from q = η²J(δ, ε), equation (4.1)."),
+    "m": ("m = Tr S S0/d, the overlap of the learned map with the target, equation (4.1)."),
+    "Q0": (
+        "Q0 = Tr S0²/d of the target that was drawn for this layer. Its limit is 1 + κ0 for a "
+        "Gaussian target (§1); most of the scatter between repeats comes from it."
+    ),
+    "sigma": (
+        "Σ, the response: how far the scores of a training sequence move when that sequence is "
+        "taken out, per unit of force on them. It is the step size of the proximal problem "
+        "(3.1) and follows from Σ = ∂_δJ/(2δΣ̂), equation (4.1). It grows like 1/λ̃ below the "
+        "interpolation threshold."
+    ),
+    "q_hat": (
+        "q̂ = 2α E|g|², the conjugate of q: variance of the noise that finite samples put into "
+        "S, equation (3.2). δ = √q̂/m̂."
+    ),
+    "m_hat": ("m̂ = 2α D_0, the conjugate of m: strength of the signal, equation (3.3)."),
+    "sigma_hat": (
+        "Σ̂ = −2α D_ω, the conjugate of Σ: curvature of the objective in the directions of S, "
+        "equation (3.3)."
+    ),
+    "scale": (
+        "η = m̂/Σ̂, the factor in the spectral law S = η·ReLU(S0 + δZ − ε), equation (5.1). 1 "
+        "means no shrinkage beyond the threshold (for β = β0)."
+    ),
+    "noise_level": (
+        "δ = √q̂/m̂: size of the Gaussian noise that finite samples add to the target inside "
+        "the spectral law (5.1); alone it would give a bulk of radius 2δ. It is not the label "
+        "noise Δ."
+    ),
+    "threshold": (
+        "ε = 2λ̃/m̂: what weight decay subtracts from every eigenvalue of S0 + δZ before the "
+        "negative ones are cut, equation (5.1)."
+    ),
+    "rank_ratio": (
+        "Rank of the learned S over d: F̄(ε) = μ_δ((ε, ∞)), equation (2.5). For trained layers,"
+        " eigenvalues above 1e-4 of the largest are counted. It is not κ0, the target's rank."
+    ),
+    "phase": (
+        "The shape of the learned spectrum. collapsed: S = 0, the weight decay is beyond its "
+        "critical value (5.3). bulk: one interval of eigenvalues that starts at zero, signal "
+        "and noise mixed. outliers: directions of the target stand clear of such a bulk. "
+        "recovered: the threshold has removed the noise bulk and only separated directions are "
+        "left (§5)."
+    ),
+    "width_sufficient": (
+        "Whether κ ≥ rank_ratio, the width of W exceeds the learned rank. Then the prediction "
+        "holds as it is, and does not depend on κ except through λ̃ (§4). Where it is no, the "
+        "width binds and the numbers describe a wider layer."
+    ),
+    "weight_decay": ("λ, the penalty λ‖W‖²_F on the factor, equation (1.4)."),
+    "weight_decay_scaled": (
+        "λ̃ = √κ·λ: the same penalty as S sees it, d·λ̃·‖S‖_* with the nuclear norm, equation (1.5)."
+    ),
+    "converged": (
+        "For the theory: every scramble of the Gaussian average met the residual tolerance. For"
+        " a trained layer: relative_gradient met the tolerance of the optimiser. A number whose"
+        " converged is no should not be compared with anything."
+    ),
+    "residual": (
+        "The largest change of (log q, atanh ρ, log Σ) under one more undamped application of "
+        "the state-evolution map (3.2)–(4.1), over all scrambles; ρ = m/√(q·Q0)."
+    ),
+    "iterations": (
+        "Evaluations of the state-evolution map (3.2)–(4.1) used by the slowest scramble."
+    ),
+    "integration_error": (
+        "Relative standard error of test_error over independent scrambles of the Gaussian "
+        "average in (3.1)–(3.3), enlarged for their small number, so that the true value lies "
+        "within two of it about as often as for a Gaussian error."
+    ),
+    "fixed_points_found": (
+        "Distinct solutions of the equations (4.1) met from the informed, the uninformed and, "
+        "where stable, the collapsed start. With more than one, the numbers are those of the "
+        "lowest train_loss (4.2)."
+    ),
+    "seconds": (
+        "Wall-clock time of the optimiser of one layer, without drawing the data and measuring "
+        "the test error."
+    ),
+    "test_error_std_error": (
+        "Standard error of a trained layer's test_error from the finite number of fresh test "
+        "sequences (200,000 unless changed), equation (4.4)."
+    ),
+    "relative_gradient": (
+        "‖∇L‖·‖W‖/L at the end of training: dimensionless, zero at a minimum of (1.4)."
+    ),
+    "evaluations": ("Evaluations of the training objective (1.4) and its gradient."),
+}
+
+
+def explain(key: str) -> str:
+    """The paragraph on a printed quantity.
+
+    Raises:
+        ValueError: there is no such quantity.
+    """
+    if key in LONG:
+        return LONG[key]
+    near = difflib.get_close_matches(key, LONG, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(LONG)}"
+    raise ValueError(f"key must be a printed quantity, got {key!r}; {hint}")

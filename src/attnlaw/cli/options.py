@@ -1,0 +1,219 @@
+"""Options shared by the commands, and the problem that they describe."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from attnlaw.problem import Problem
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_PROBLEM_OPTIONS = (
+    click.option(
+        "--alpha", type=float, default=1.0, show_default=True, help="Sample ratio α = n/d²."
+    ),
+    click.option(
+        "--kappa0",
+        type=float,
+        default=0.5,
+        show_default=True,
+        help="Rank of the Gaussian target over d, κ0 = p0/d.",
+    ),
+    click.option(
+        "--weight-decay",
+        type=float,
+        default=0.1,
+        show_default=True,
+        help="Penalty λ on the factor W.",
+    ),
+    click.option(
+        "--noise",
+        type=float,
+        default=0.5,
+        show_default=True,
+        help="Variance Δ of the noise on the target scores.",
+    ),
+    click.option(
+        "--tokens", type=int, default=2, show_default=True, help="Tokens T in a sequence."
+    ),
+    click.option(
+        "--beta",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Inverse temperature β of the trained layer.",
+    ),
+    click.option(
+        "--target-beta",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Inverse temperature β0 of the target.",
+    ),
+    click.option(
+        "--kappa", type=float, default=1.0, show_default=True, help="Width of W over d, κ = p/d."
+    ),
+    click.option(
+        "--target",
+        default="gaussian",
+        show_default=True,
+        metavar="gaussian|powerlaw:GAMMA,DIM|FILE.npy",
+        help="Target map: Gaussian factors of rank κ0 d, a power law of eigenvalues, or "
+        "a file (1-D eigenvalues or a symmetric matrix).",
+    ),
+)
+_RUN_OPTIONS = (
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed; the same seed prints the same numbers.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Folder for result.nc, problem.json and pictures.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+)
+_TRAINING_OPTIONS = (
+    click.option(
+        "--dim",
+        type=int,
+        default=100,
+        show_default=True,
+        help="Token dimension d of the trained layers.",
+    ),
+    click.option(
+        "--repeats",
+        type=int,
+        default=2,
+        show_default=True,
+        help="Layers to train, each on its own draw.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(["lbfgs", "adam"]),
+        default="lbfgs",
+        show_default=True,
+        help="Optimiser.",
+    ),
+)
+accuracy_option: Decorator = click.option(
+    "--accuracy",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    help="Relative standard error of the predicted test error.",
+)
+
+
+def problem_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that describe a problem."""
+    return _applied(_PROBLEM_OPTIONS, function)
+
+
+def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Seed, output folder and output form."""
+    return _applied(_RUN_OPTIONS, function)
+
+
+def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Size, repeats and optimiser of training."""
+    return _applied(_TRAINING_OPTIONS, function)
+
+
+def _applied(options: tuple[Decorator, ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def build_problem(options: dict[str, Any]) -> "Problem":
+    """Take the problem's options out of `options` and build the problem.
+
+    Raises:
+        ValueError: a value out of its range, an unknown target, or λ = 0.
+    """
+    from attnlaw.attention import Tied
+    from attnlaw.penalties import WeightDecay
+    from attnlaw.problem import Problem
+
+    target = parse_target(options.pop("target"), options.pop("kappa0"))
+    decay = options.pop("weight_decay")
+    if decay == 0:
+        raise ValueError(
+            "weight_decay must be positive, got 0.0; the ridgeless limit is not available yet, "
+            "use a small value such as 1e-4"
+        )
+    return Problem(
+        target=target,
+        attention=Tied(options.pop("tokens"), options.pop("beta"), options.pop("target_beta")),
+        penalty=WeightDecay(decay),
+        sample_ratio=options.pop("alpha"),
+        width_ratio=options.pop("kappa"),
+        noise=options.pop("noise"),
+    )
+
+
+def parse_target(text: str, kappa0: float) -> Any:
+    """The target law that `--target` names.
+
+    Raises:
+        ValueError: the text names no known law and no readable array file.
+    """
+    from attnlaw.spectra.discrete import PowerLaw
+    from attnlaw.spectra.laws import MarchenkoPastur
+
+    if text == "gaussian":
+        return MarchenkoPastur(kappa0)
+    if text.startswith("powerlaw:"):
+        parts = text.removeprefix("powerlaw:").split(",")
+        try:
+            exponent, dim = float(parts[0]), int(parts[1])
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"target power law must read powerlaw:GAMMA,DIM, got {text!r}; "
+                "for example powerlaw:1.25,400"
+            ) from None
+        return PowerLaw(exponent, dim)
+    if text.endswith(".npy"):
+        return _target_from_file(Path(text))
+    raise ValueError(
+        f"target must be gaussian, powerlaw:GAMMA,DIM or a file FILE.npy, got {text!r}"
+    )
+
+
+def _target_from_file(path: Path) -> Any:
+    import numpy as np
+
+    from attnlaw.spectra.discrete import Atoms, from_matrix
+
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise ValueError(
+            f"target file must be readable, got {str(path)!r} ({error.strerror or error})"
+        ) from None
+    except (ValueError, EOFError):
+        raise ValueError(
+            f"target file must be a NumPy .npy array, got {str(path)!r}; write it with numpy.save"
+        ) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"target file must hold a real numeric array, got {str(path)!r} of type "
+            f"{getattr(array, 'dtype', type(array).__name__)}"
+        )
+    return Atoms(array) if array.ndim == 1 else from_matrix(array)
+
+
+def build_method(name: str) -> Any:
+    """The optimiser that `--method` names."""
+    from attnlaw.training.optimisers import LBFGS, Adam
+
+    return {"lbfgs": LBFGS, "adam": Adam}[name]()

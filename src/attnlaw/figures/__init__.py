@@ -1,0 +1,1 @@
+"""One file a figure: compute → Dataset, draw → Figure."""

@@ -1,0 +1,1 @@
+"""Quadrature, Gaussian points, fixed points, checks, precision."""

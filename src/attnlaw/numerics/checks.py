@@ -1,0 +1,46 @@
+"""Argument checks whose messages carry name, rule, value and remedy."""
+
+from typing import Any
+
+import numpy as np
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether a value can be looked at: traced and symbolic values cannot."""
+    return isinstance(value, bool | int | float | np.number | np.ndarray | str)
+
+
+def require_real(name: str, value: Any, remedy: str = "") -> None:
+    """Raise unless `value` is one finite real number."""
+    if not is_concrete(value):
+        return
+    if isinstance(value, bool | str | np.ndarray) or not np.isfinite(value):
+        raise ValueError(_message(name, "must be one finite number", value, remedy))
+
+
+def require_positive(name: str, value: Any, remedy: str = "") -> None:
+    """Raise unless `value` is a finite number above zero."""
+    require_real(name, value, remedy)
+    if is_concrete(value) and value <= 0:
+        raise ValueError(_message(name, "must be positive", value, remedy))
+
+
+def require_nonnegative(name: str, value: Any, remedy: str = "") -> None:
+    """Raise unless `value` is a finite number at or above zero."""
+    require_real(name, value, remedy)
+    if is_concrete(value) and value < 0:
+        raise ValueError(_message(name, "must be zero or positive", value, remedy))
+
+
+def require_count(name: str, value: Any, least: int, remedy: str = "") -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if not is_concrete(value):
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        rule = f"must be a whole number of at least {least}"
+        raise ValueError(_message(name, rule, value, remedy))
+
+
+def _message(name: str, rule: str, value: Any, remedy: str) -> str:
+    shown = value.item() if isinstance(value, np.generic) else value
+    return f"{name} {rule}, got {shown!r}" + (f"; {remedy}" if remedy else "")

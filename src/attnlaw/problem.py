@@ -1,0 +1,180 @@
+"""The problem: target law, attention, loss, penalty and numbers, checked and frozen."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from attnlaw.attention import Tied
+from attnlaw.losses import SquareLoss
+from attnlaw.numerics.checks import is_concrete, require_nonnegative, require_positive
+from attnlaw.penalties import WeightDecay
+from attnlaw.spectra.discrete import Atoms, MatrixTarget, PowerLaw
+from attnlaw.spectra.laws import MarchenkoPastur, TargetLaw
+
+_FIELDS_OF_PARTS = {
+    "target": ("target_rank_ratio", "exponent"),
+    "attention": ("tokens", "beta", "target_beta"),
+    "penalty": ("weight_decay",),
+}
+ALIASES = {"alpha": "sample_ratio", "kappa": "width_ratio", "kappa0": "target_rank_ratio"}
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["target", "attention", "loss", "penalty", "sample_ratio", "width_ratio", "noise"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Problem:
+    """Empirical risk minimisation of one attention layer on n = αd² sequences (theory §1).
+
+    Args:
+        target: law of the target map S0.
+        attention: attention layer (tokens T, β, β0).
+        loss: loss of one sequence.
+        penalty: weight decay.
+        sample_ratio: α = n/d² > 0.
+        width_ratio: κ = p/d > 0, width of W.
+        noise: Δ ≥ 0, variance of the label noise on the target scores.
+
+    Raises:
+        ValueError: a number out of its range.
+
+    Example:
+        >>> Problem(noise=0.0).replace(alpha=2.0).sample_ratio
+        2.0
+    """
+
+    target: TargetLaw = MarchenkoPastur(0.5)
+    attention: Tied = Tied()
+    loss: SquareLoss = SquareLoss()
+    penalty: WeightDecay = WeightDecay(0.1)
+    sample_ratio: float = 1.0
+    width_ratio: float = 1.0
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_positive("sample_ratio = n/d²", self.sample_ratio)
+        require_positive("width_ratio = p/d", self.width_ratio)
+        require_nonnegative("noise", self.noise)
+        if is_concrete(self.target_power) and self.target_power == 0:
+            raise ValueError("target must not be zero, got only zero eigenvalues; nothing to learn")
+
+    @property
+    def target_power(self) -> Any:
+        """Q0 = lim Tr S0²/d."""
+        return getattr(self.target, "power", None)
+
+    @property
+    def score_variance(self) -> Any:
+        """Q0 + Δ/2, variance of the noisy target scores (1.6)."""
+        return self.target_power + self.noise / 2
+
+    @property
+    def weight_decay_scaled(self) -> Any:
+        """λ̃ = √κ λ, the penalty that S sees."""
+        return self.penalty.scaled(self.width_ratio)
+
+    @property
+    def scale_of_target(self) -> Any:
+        """r = β0/β: S = r S0 reproduces the noiseless target."""
+        return self.attention.target_beta / self.attention.beta
+
+    def replace(self, **changes: Any) -> "Problem":
+        """The problem with some numbers or parts replaced, checked again.
+
+        Args:
+            **changes: fields of `Problem`, or numbers of its parts by their own name
+                (`weight_decay`, `tokens`, `beta`, `target_beta`, `target_rank_ratio`,
+                `exponent`); `alpha`, `kappa` and `kappa0` are accepted for `sample_ratio`,
+                `width_ratio` and `target_rank_ratio`.
+
+        Raises:
+            ValueError: an unknown name, or a value out of its range.
+        """
+        own: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
+        for given, value in changes.items():
+            name = ALIASES.get(given, given)
+            part = self.part_of(name)
+            if part is None:
+                own[name] = value
+            else:
+                parts.setdefault(part, {})[name] = value
+        for part, fields in parts.items():
+            own[part] = dataclasses.replace(own.get(part, getattr(self, part)), **fields)
+        return dataclasses.replace(self, **own)
+
+    def part_of(self, name: str) -> str | None:
+        """The part that holds the field `name`; None for a field of the problem itself.
+
+        Raises:
+            ValueError: this problem has no such field.
+        """
+        own = [f.name for f in dataclasses.fields(self)]
+        if name in own:
+            return None
+        for part, fields in _FIELDS_OF_PARTS.items():
+            if name in fields and hasattr(getattr(self, part), name):
+                return part
+        known = own + [f for names in _FIELDS_OF_PARTS.values() for f in names] + list(ALIASES)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(known)}"
+        raise ValueError(f"unknown problem field {name!r}; {hint}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The problem as plain numbers and lists, for JSON."""
+        return {
+            "target": _target_to_dict(self.target),
+            "attention": {"kind": "tied", **_plain_fields(self.attention)},
+            "loss": {"kind": "square"},
+            "penalty": {"kind": "weight_decay", **_plain_fields(self.penalty)},
+            "sample_ratio": float(self.sample_ratio),
+            "width_ratio": float(self.width_ratio),
+            "noise": float(self.noise),
+        }
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Problem":
+        """The problem written by `to_dict`.
+
+        Raises:
+            ValueError: a kind that is not known.
+        """
+        parts = {name: _build(name, record[name]) for name in _KINDS}
+        numbers = {name: record[name] for name in ("sample_ratio", "width_ratio", "noise")}
+        return cls(**parts, **numbers)
+
+
+_KINDS: dict[str, dict[str, Any]] = {
+    "target": {"marchenko-pastur": MarchenkoPastur, "power-law": PowerLaw, "atoms": Atoms},
+    "attention": {"tied": Tied},
+    "loss": {"square": SquareLoss},
+    "penalty": {"weight_decay": WeightDecay},
+}
+
+
+def _build(name: str, record: dict[str, Any]) -> Any:
+    fields, known = dict(record), _KINDS[name]
+    kind = fields.pop("kind")
+    if kind not in known:
+        raise ValueError(f"{name} kind must be one of {', '.join(known)}, got {kind!r}")
+    return known[kind](**fields)
+
+
+def _plain_fields(part: Any) -> dict[str, Any]:
+    return {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+
+
+def _target_to_dict(target: TargetLaw) -> dict[str, Any]:
+    if isinstance(target, Atoms | MatrixTarget):
+        values, weights = target.values.tolist(), target.weights.tolist()
+        return {"kind": "atoms", "values": values, "weights": weights}
+    for kind, law in _KINDS["target"].items():
+        if isinstance(target, law):
+            return {"kind": kind, **_plain_fields(target)}
+    raise ValueError(f"target of type {type(target).__name__} has no JSON form; use Atoms")

@@ -1,0 +1,209 @@
+"""Records as JSON objects, xarray datasets and files: the one room that knows xarray."""
+
+import json
+import math
+import os
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from attnlaw.theory.solution import Solution
+    from attnlaw.training.fit import Fit
+
+SCHEMA = 1
+
+SOLUTION_KEYS = (
+    "train_loss",
+    "train_error",
+    "test_error",
+    "test_error_clean",
+    "mse",
+    "q",
+    "m",
+    "sigma",
+    "q_hat",
+    "m_hat",
+    "sigma_hat",
+    "scale",
+    "noise_level",
+    "threshold",
+    "rank_ratio",
+    "phase",
+    "width_sufficient",
+    "weight_decay",
+    "weight_decay_scaled",
+    "converged",
+    "residual",
+    "iterations",
+    "integration_error",
+    "fixed_points_found",
+)
+FIT_KEYS = (
+    "train_loss",
+    "train_error",
+    "test_error",
+    "test_error_clean",
+    "q",
+    "m",
+    "Q0",
+    "rank_ratio",
+    "converged",
+    "seconds",
+    "test_error_std_error",
+    "relative_gradient",
+    "evaluations",
+)
+MEANINGS = {
+    "train_loss": "Φ = L/d², training objective with its penalty (4.2)",
+    "train_error": "mean loss of a training sequence",
+    "test_error": "mean squared error of attention on fresh sequences, noisy labels (4.4)",
+    "test_error_clean": "the same against noiseless labels",
+    "mse": "‖S − S0‖²_F/d (4.4)",
+    "q": "Tr S²/d",
+    "m": "Tr S S0/d",
+    "Q0": "Tr S0²/d",
+    "rank_ratio": "learned rank over d (2.5)",
+}
+
+
+def header(problem: Problem) -> dict[str, Any]:
+    """What every JSON object starts with: schema, version, problem."""
+    return {"schema": SCHEMA, "version": version("attnlaw"), "problem": problem.to_dict()}
+
+
+def solution_values(solution: "Solution") -> dict[str, Any]:
+    """The published numbers of a solution, by their published names."""
+    problem = solution.problem
+    known = {
+        **solution.overlaps._asdict(),
+        **solution.conjugates._asdict(),
+        "weight_decay": problem.penalty.weight_decay,
+        "weight_decay_scaled": problem.weight_decay_scaled,
+    }
+    return {k: known[k] if k in known else getattr(solution, k) for k in SOLUTION_KEYS}
+
+
+def solution_record(solution: "Solution") -> dict[str, Any]:
+    """A solution as one JSON object."""
+    record = header(solution.problem) | solution_values(solution)
+    return plain(record | {"reason": solution.reason} if solution.reason else record)
+
+
+def fits_record(problem: Problem, fits: "list[Fit]") -> dict[str, Any]:
+    """Trained layers as one JSON object, a list over repeats under each key."""
+    lists = {key: [getattr(fit, key) for fit in fits] for key in FIT_KEYS}
+    return plain(header(problem) | {"dim": fits[0].dim, "width": fits[0].width} | lists)
+
+
+def plain(value: Any) -> Any:
+    """Numbers, strings, lists and dicts only; a number that is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def solution_dataset(solution: "Solution", grid: int = 800) -> "xr.Dataset":
+    """A solution with its predicted spectrum, as a dataset over the eigenvalue axis `s`."""
+    import xarray as xr
+
+    s, density, atom = spectrum_curve(solution, grid)
+    scalars = {k: v for k, v in solution_values(solution).items() if not isinstance(v, str)}
+    data = xr.Dataset(
+        {"density": ("s", density, {"long_name": "density of nonzero eigenvalues of S"})},
+        coords={"s": ("s", s, {"long_name": "eigenvalue of S", "units": "scale of S0"})},
+        attrs=provenance(solution.problem),
+    )
+    data["atom"] = ((), atom, {"long_name": "share of eigenvalues that are zero"})
+    for key, value in scalars.items():
+        data[key] = ((), value, {"long_name": MEANINGS.get(key, key)})
+    data.attrs["phase"] = solution.phase
+    return data
+
+
+def spectrum_curve(
+    solution: "Solution", grid: int = 800
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Eigenvalue grid, density on it and weight of the atom at zero; dense near every edge."""
+    if solution.rank_ratio == 0:
+        return np.zeros(0), np.zeros(0), 1.0
+    law = solution.spectrum
+    per_interval = max(9, grid // len(law.components))
+    ramp = (1 - np.cos(np.linspace(0, np.pi, per_interval))) / 2
+    s = np.concatenate([left + (right - left) * ramp for left, right in law.edges])
+    s = np.maximum(s, 1e-9 * s.max())
+    return s, law.density(s), law.atom
+
+
+def fits_dataset(problem: Problem, fits: "list[Fit]") -> "xr.Dataset":
+    """Trained layers as a dataset over (repeat, index)."""
+    import xarray as xr
+
+    data = xr.Dataset(attrs=provenance(problem))
+    data["eigenvalues"] = (
+        ("repeat", "index"),
+        np.stack([fit.eigenvalues for fit in fits]),
+        {"long_name": "eigenvalues of the trained S", "units": "scale of S0"},
+    )
+    for key in FIT_KEYS:
+        values = np.array([getattr(fit, key) for fit in fits])
+        data[key] = ("repeat", values, {"long_name": MEANINGS.get(key, key)})
+    return data
+
+
+def provenance(problem: Problem) -> dict[str, Any]:
+    """Attributes that every dataset carries."""
+    return {
+        "attnlaw_version": version("attnlaw"),
+        "schema": SCHEMA,
+        "problem": json.dumps(plain(problem.to_dict())),
+    }
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Create an output folder and make sure that it can be written, before any work is done.
+
+    Raises:
+        ValueError: it cannot be created or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"out must be a folder that can be written, got {str(folder)!r} "
+            f"({error.strerror}); choose another"
+        ) from error
+    return folder
+
+
+def write_problem(folder: Path, problem: Problem) -> None:
+    """problem.json, replaced atomically."""
+    text = json.dumps(plain(problem.to_dict()), indent=2)
+    _replace(folder / "problem.json", lambda path: path.write_text(text + "\n"))
+
+
+def write_dataset(folder: Path, data: "xr.Dataset") -> None:
+    """result.nc, replaced atomically."""
+    _replace(folder / "result.nc", lambda path: data.to_netcdf(path, engine="h5netcdf"))
+
+
+def _replace(path: Path, write: Any) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    write(partial)
+    os.replace(partial, path)

@@ -1,0 +1,1 @@
+"""Target laws, free convolution, and the spectral law of the learned map."""

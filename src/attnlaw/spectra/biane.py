@@ -1,0 +1,145 @@
+"""The density of μ_δ on the real axis by Biane's parametrisation (theory §2).
+
+For real u, v(u) ≥ 0 solves ∫ μ0(ds)/((u−s)² + v²) = 1/δ²; then x = u + δ²∫(u−s)μ0(ds)/((u−s)²+v²)
+carries density ρ(x) = v/(πδ²). No root has to be selected. Plain NumPy.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+_HALVINGS = 60
+
+
+def height(law: Any, noise_level: float, u: FloatArray) -> FloatArray:
+    """v(u): zero outside the support, else between 0 and δ."""
+    low = np.full(u.shape, 1e-14 * noise_level)
+    high = np.full(u.shape, noise_level * (1 + 1e-12))
+    outside = _pull(law, u, low) <= noise_level**-2
+    for _ in range(_HALVINGS):
+        middle = np.sqrt(low * high)
+        above = _pull(law, u, middle) > noise_level**-2
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.where(outside, 0.0, high)
+
+
+def position(law: Any, noise_level: float, u: FloatArray, v: FloatArray) -> FloatArray:
+    """x(u) = Re H(u + iv)."""
+    w = u + 1j * v
+    return np.asarray((w + noise_level**2 * law.cauchy(w)).real)
+
+
+def edges(law: Any, noise_level: float) -> FloatArray:
+    """The intervals of u where v(u) > 0, as rows (left, right), sorted."""
+    blocks = law.blocks()
+    lefts, rights = blocks[:, 0], blocks[:, 1]
+    opening = _outer_edge(law, noise_level, lefts[0], -1.0)
+    closing = _outer_edge(law, noise_level, rights[-1], 1.0)
+    starts, ends = [opening], []
+    for near, far in _candidate_gaps(law, noise_level, rights[:-1], lefts[1:]):
+        bottom = _lowest(law, near, far)
+        if _strength(law, bottom) < noise_level**-2:
+            ends.append(_crossing(law, noise_level, near, bottom))
+            starts.append(_crossing(law, noise_level, far, bottom))
+    return np.array([starts, [*ends, closing]]).T
+
+
+def intervals(law: Any, noise_level: float) -> FloatArray:
+    """The support of μ_δ as rows (left, right) on the x axis."""
+    u = edges(law, noise_level)
+    return position(law, noise_level, u, np.zeros_like(u))
+
+
+def density(law: Any, noise_level: float, x: FloatArray) -> FloatArray:
+    """ρ_δ(x) at points x of any shape."""
+    shape, x = np.shape(x), np.ravel(np.asarray(x, dtype=float))
+    answer = np.zeros(x.size)
+    for left, right in edges(law, noise_level):
+        ends = position(law, noise_level, np.array([left, right]), np.zeros(2))
+        inside = (x > ends[0]) & (x < ends[1])
+        if inside.any():
+            answer[inside] = _density_inside(law, noise_level, left, right, x[inside])
+    return answer.reshape(shape)
+
+
+def _density_inside(
+    law: Any, noise_level: float, left: float, right: float, x: FloatArray
+) -> FloatArray:
+    """Bisection on u: x(u) is increasing."""
+    low, high = np.full(x.shape, left), np.full(x.shape, right)
+    for _ in range(_HALVINGS):
+        u = (low + high) / 2
+        below = position(law, noise_level, u, height(law, noise_level, u)) < x
+        low, high = np.where(below, u, low), np.where(below, high, u)
+    u = (low + high) / 2
+    return _polished(law, noise_level, u + 1j * height(law, noise_level, u), x) / (
+        np.pi * noise_level**2
+    )
+
+
+def _polished(law: Any, noise_level: float, w: Any, x: FloatArray) -> FloatArray:
+    """Im w after Newton steps on H(w) = x, kept where they lower the residual."""
+    for _ in range(3):
+        residual = w + noise_level**2 * law.cauchy(w) - x
+        trial = w - residual / (1 + noise_level**2 * law.cauchy_derivative(w))
+        better = np.abs(trial + noise_level**2 * law.cauchy(trial) - x) < np.abs(residual)
+        w = np.where(better & (trial.imag > 0), trial, w)
+    return np.asarray(w.imag)
+
+
+def _pull(law: Any, u: FloatArray, v: FloatArray) -> FloatArray:
+    """∫ μ0(ds)/((u−s)² + v²) = −Im g0(u + iv)/v."""
+    return np.asarray(-law.cauchy(u + 1j * v).imag / v)
+
+
+def _strength(law: Any, u: float) -> float:
+    """∫ μ0(ds)/(u−s)² = −g0′(u) off the support; infinite at its ends."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(-law.cauchy_derivative(np.asarray(u + 0j)).real)
+    return value if np.isfinite(value) else np.inf
+
+
+def _outer_edge(law: Any, noise_level: float, end: float, side: float) -> float:
+    return _crossing(law, noise_level, end, end + side * noise_level * (1 + 1e-12))
+
+
+def _crossing(law: Any, noise_level: float, near: float, far: float) -> float:
+    """Where −g0′ falls through 1/δ² between a support end and a point beyond, on a log scale."""
+    low, high = abs(far - near) * 1e-16, abs(far - near)
+    sign = np.sign(far - near)
+    for _ in range(_HALVINGS):
+        middle = np.sqrt(low * high)
+        if _strength(law, near + sign * middle) > noise_level**-2:
+            low = middle
+        else:
+            high = middle
+    return float(near + sign * high)
+
+
+def _candidate_gaps(
+    law: Any, noise_level: float, lefts: FloatArray, rights: FloatArray
+) -> list[tuple[float, float]]:
+    """Gaps of μ0 wide enough to stay open: at the middle, −g0′ must be able to fall below 1/δ²."""
+    gaps = [(a, b) for a, b in zip(lefts, rights, strict=True)]
+    weight = getattr(law, "weights", None)
+    if weight is None:
+        return gaps
+    least = float(np.min(weight))
+    return [(a, b) for a, b in gaps if (b - a) > 2 * noise_level * least**0.5]
+
+
+def _lowest(law: Any, left: float, right: float) -> float:
+    """Minimiser of −g0′ in a gap, where it is convex."""
+    from scipy.optimize import minimize_scalar
+
+    width = right - left
+    found = minimize_scalar(
+        lambda t: np.log(_strength(law, left + width * t)),
+        bounds=(1e-9, 1 - 1e-9),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return float(left + width * found.x)

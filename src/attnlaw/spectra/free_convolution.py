@@ -1,0 +1,116 @@
+"""The law μ_δ of S0 + δZ, Z a GOE matrix, and its integrals above a threshold (theory §2).
+
+The subordination map H(w) = w + δ² g0(w) carries a domain of the upper half plane onto the upper
+half plane, and the Cauchy transform of μ_δ at z = H(w) is g0(w). Every integral over x > ε is
+therefore taken in the w plane, on a half circle from the point w(ε) to a real point right of the
+support: there z, g and dz are explicit, no equation is solved along the path, and the integrand
+stays analytic at the start even when ε lies inside the support.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlaw.numerics.contour import graded_half_circle
+
+_BISECTIONS = 60
+_DESCENT = 50
+
+
+class UpperIntegrals(NamedTuple):
+    """Integrals of μ_δ above ε: J, ∂J/∂δ, ∂J/∂ε, F̄ = μ_δ((ε, ∞)), and the right edge."""
+
+    second: Any
+    noise_derivative: Any
+    threshold_derivative: Any
+    mass: Any
+    right_edge: Any
+
+
+def subordination(law: Any, noise_level: Any, w: Any) -> Any:
+    """z = H(w) = w + δ² g0(w)."""
+    return w + noise_level**2 * law.cauchy(w)
+
+
+def right_edge_point(law: Any, noise_level: Any) -> Any:
+    """The real u₊ right of the support of μ0 with −g0′(u₊) = 1/δ²; μ_δ ends at H(u₊).
+
+    −g0′ falls from ∞ (or a finite value, then the edge sits at the support's end) to 0, and
+    u₊ − max supp μ0 ≤ δ, so bisection on the logarithm of the distance finds it.
+    """
+
+    def halve(_: int, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+        near, far = bracket
+        middle = jnp.sqrt(near * far)
+        inside = -law.cauchy_derivative(law.upper + middle + 0j).real * noise_level**2 > 1
+        return jnp.where(inside, middle, near), jnp.where(inside, far, middle)
+
+    start = (noise_level * 1e-16, noise_level * (1 + 1e-12))
+    _, far = jax.lax.fori_loop(0, _BISECTIONS, halve, start)
+    return law.upper + far
+
+
+def boundary_point(law: Any, noise_level: Any, x: Any, height: Any) -> Any:
+    """w(x + i0): the limit of the inverse of H, followed down from x + i·height by Newton steps.
+
+    The inverse of H is analytic in the upper half plane, so halving the height and correcting
+    twice cannot leave its branch; the last steps are taken on the real axis itself.
+    """
+
+    def descend(step: int, w: Any) -> Any:
+        y = jnp.where(step < _DESCENT, height * 2.0**-step, 0.0)
+        for _ in range(2):
+            residual = subordination(law, noise_level, w) - (x + 1j * y)
+            w = w - residual / (1 + noise_level**2 * law.cauchy_derivative(w))
+            w = w.real + 1j * jnp.maximum(w.imag, y)
+        return w
+
+    return jax.lax.fori_loop(0, _DESCENT + 2, descend, x + 1j * (height + noise_level))
+
+
+def upper_integrals(
+    law: Any, noise_level: Any, threshold: Any, levels: int = 26, order: int = 16
+) -> UpperIntegrals:
+    """J(δ, ε) = ∫_ε^∞ (x − ε)² μ_δ(dx), its derivatives and F̄(ε); (2.1)–(2.5).
+
+    Args:
+        law: target law.
+        noise_level: δ > 0.
+        threshold: ε, any real number; at or beyond the right edge every integral is zero.
+        levels, order: panels of the contour and Gauss–Legendre nodes on each.
+    """
+    edge_point = right_edge_point(law, noise_level)
+    edge = subordination(law, noise_level, edge_point + 0j).real
+    start = boundary_point(law, noise_level, threshold, edge + noise_level + jnp.abs(threshold))
+    end = edge_point + jnp.abs(edge_point - start) / 2
+    angles, weights = graded_half_circle(levels, order)
+    radius = (end - start) / 2
+    turn = jnp.exp(-1j * angles)
+    w = start + radius * (1 - turn)
+    g = law.cauchy(w)
+    z = w + noise_level**2 * g - threshold
+    dz = (1 + noise_level**2 * law.cauchy_derivative(w)) * (1j * radius * turn * weights)
+
+    def integral(values: Any) -> Any:
+        return jnp.where(threshold < edge, jnp.sum(values * dz).imag / jnp.pi, 0.0)
+
+    return UpperIntegrals(
+        second=-integral(z * z * g),
+        noise_derivative=-2 * noise_level * integral(z * g * g),
+        threshold_derivative=2 * integral(z * g),
+        mass=-integral(g),
+        right_edge=edge,
+    )
+
+
+@partial(jax.jit, static_argnames=("levels", "order"))
+def compiled_upper_integrals(
+    law: Any, noise_level: Any, threshold: Any, levels: int = 26, order: int = 16
+) -> UpperIntegrals:
+    """`upper_integrals`, compiled, for thresholds of any shape."""
+    flat = jnp.ravel(jnp.asarray(threshold, dtype=float))
+    rows = jax.lax.map(lambda t: upper_integrals(law, noise_level, t, levels, order), flat)
+    return UpperIntegrals(*(jnp.reshape(row, np.shape(threshold)) for row in rows))

@@ -1,0 +1,1 @@
+"""The theory road: solve, solution, collapse."""

@@ -1,0 +1,61 @@
+"""The collapsed solution S = 0 and the weight decay beyond which it is reached (theory (5.3))."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlaw.channels.channel import zero_map_averages
+from attnlaw.numerics.gaussian import normal_points
+from attnlaw.numerics.precision import in_float64
+from attnlaw.problem import Problem
+from attnlaw.records import Conjugates
+from attnlaw.spectra.free_convolution import right_edge_point, subordination
+
+
+class Collapse(NamedTuple):
+    """The solution S = 0: conjugates, loss of a sequence, and the critical λ̃_c."""
+
+    conjugates: Conjugates
+    loss: Any
+    critical_decay_scaled: Any
+
+
+def collapse(problem: Problem, points: Any) -> Collapse:
+    """Conjugates at h = ω = 0, Σ → 0, and λ̃_c = (m̂/2)·edge(μ_δ), δ = √q̂/m̂; (5.3).
+
+    S = 0 is stable for λ̃ ≥ λ̃_c; just below, the rank grows from zero.
+    """
+    averages = zero_map_averages(problem.attention, problem.loss, problem.score_variance, points[0])
+    conjugates = averages.conjugates(problem.sample_ratio)
+    noise_level = jnp.sqrt(conjugates.q_hat) / conjugates.m_hat
+    point = right_edge_point(problem.target, noise_level)
+    edge = subordination(problem.target, noise_level, point + 0j).real
+    return Collapse(conjugates, averages.loss, conjugates.m_hat / 2 * edge)
+
+
+@jax.jit
+def compiled_collapse(problem: Problem, points: Any) -> Collapse:
+    """`collapse` for each scramble of points (R, 2, K, N)."""
+    return jax.lax.map(lambda own: collapse(problem, own), points)
+
+
+@in_float64
+def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
+    """The weight decay λ_c at and beyond which S = 0 is a stable solution; (5.3).
+
+    Args:
+        problem: the problem; its own weight decay does not matter.
+        seed: seed of the Gaussian average.
+
+    Returns:
+        λ_c on the scale of `weight_decay`, the penalty on W (λ̃_c = √κ λ_c).
+
+    Example:
+        >>> round(critical_weight_decay(Problem(sample_ratio=0.2)), 3)
+        0.861
+    """
+    points = normal_points(problem.attention.constraints, 2**14, 4, seed)
+    critical = float(np.mean(np.asarray(compiled_collapse(problem, points).critical_decay_scaled)))
+    return critical / problem.width_ratio**0.5

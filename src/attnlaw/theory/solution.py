@@ -1,0 +1,117 @@
+"""The theory's answer to a problem."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from attnlaw.problem import Problem
+from attnlaw.records import Conjugates, Overlaps
+from attnlaw.spectra.spectral_law import SpectralLaw
+
+
+class ConvergenceError(RuntimeError):
+    """A computation stopped short of its tolerance; `solution` holds where it stopped."""
+
+    def __init__(self, message: str, solution: "Solution") -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of the state-evolution equations (theory §4) with its evidence.
+
+    Observables are means over independent scrambles of the Gaussian average. `standard_errors`
+    gives their absolute standard errors; `integration_error` is the relative one of test_error,
+    enlarged for the small number of scrambles so that ± 2 covers as often as for a Gaussian.
+
+    Attributes:
+        problem: what was solved.
+        overlaps: q = Tr S²/d, m = Tr S S0/d, Σ.
+        conjugates: q̂, m̂, Σ̂.
+        train_loss: Φ = lim L/d², penalty included (4.2).
+        train_error: mean loss of a training sequence, E ℓ(h*).
+        test_error: E Σ_ab (Y − A)²_ab on fresh sequences with noisy labels (4.4).
+        test_error_clean: the same with noiseless labels.
+        trace: Tr S/d (4.3).
+        rank_ratio: learned rank over d, F̄(ε) (2.5).
+        converged, reason: whether every scramble met the tolerance; if not, why.
+        residual: largest change of (log q, atanh ρ, log Σ) under one undamped map.
+        iterations: evaluations of the map, the most that any scramble used.
+        integration_error: see above.
+        fixed_points_found: distinct fixed points reached from the different starts.
+        start: the start whose fixed point has the lowest Φ.
+        points: Gaussian points used in all.
+        two_minima_fraction: share of points where the proximal step has two minima.
+    """
+
+    problem: Problem
+    overlaps: Overlaps
+    conjugates: Conjugates
+    train_loss: float
+    train_error: float
+    test_error: float
+    test_error_clean: float
+    trace: float
+    rank_ratio: float
+    converged: bool
+    reason: str | None
+    residual: float
+    iterations: int
+    integration_error: float
+    fixed_points_found: int
+    start: str
+    points: int
+    two_minima_fraction: float
+    standard_errors: dict[str, float] = field(repr=False)
+
+    @property
+    def mse(self) -> float:
+        """‖S − S0‖²_F/d = Q0 − 2m + q (4.4)."""
+        return float(self.problem.target_power - 2 * self.overlaps.m + self.overlaps.q)
+
+    @property
+    def scale(self) -> float:
+        """η = m̂/Σ̂."""
+        return float(self.conjugates.m_hat / self.conjugates.sigma_hat)
+
+    @property
+    def noise_level(self) -> float:
+        """δ = √q̂/m̂."""
+        return float(self.conjugates.q_hat**0.5 / self.conjugates.m_hat)
+
+    @property
+    def threshold(self) -> float:
+        """ε = 2λ̃/m̂."""
+        return float(2 * self.problem.weight_decay_scaled / self.conjugates.m_hat)
+
+    @property
+    def width_sufficient(self) -> bool:
+        """Whether κ ≥ F̄(ε): the layer is wide enough for the learned rank."""
+        return bool(self.problem.width_ratio >= self.rank_ratio)
+
+    @cached_property
+    def spectrum(self) -> SpectralLaw:
+        """Predicted eigenvalue law of S (5.1)."""
+        return SpectralLaw(self.scale, self.noise_level, self.threshold, self.problem.target)
+
+    @cached_property
+    def phase(self) -> str:
+        """Phase of the learned spectrum, in words.
+
+        collapsed: S = 0. bulk: one interval of eigenvalues that starts at zero, noise and signal
+        together. outliers: directions of the target stand clear of a bulk that starts at zero.
+        recovered: the threshold has removed the noise bulk, only separated directions are left.
+        """
+        if self.rank_ratio == 0:
+            return "collapsed"
+        law = self.spectrum
+        if not law.bulk_touches_zero:
+            return "recovered" if law.rank_ratio < 1 - 1e-9 else "bulk"
+        return "outliers" if law.outliers else "bulk"
+
+    @property
+    def consistency_gap(self) -> float:
+        """|Φ − (α E ℓ + λ̃ Tr S/d)|/Φ, an internal check (4.3)."""
+        problem = self.problem
+        direct = problem.sample_ratio * self.train_error + problem.weight_decay_scaled * self.trace
+        return abs(self.train_loss - direct) / abs(self.train_loss)

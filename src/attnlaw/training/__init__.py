@@ -1,0 +1,1 @@
+"""The training road: data, objective, optimisers, fit."""
