@@ -13,7 +13,8 @@ class ChannelAverages(NamedTuple):
     """Averages over (z0, ω) at given order parameters.
 
     moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
-    alignment = D_0 of (3.3), two_minima the fraction of points where the two starts of the
+    alignment = D_0 of (3.3), stein_divergence = D_ω by Stein's lemma alone (the exact derivative
+    of the sampled 𝓜), two_minima the fraction of points where the two starts of the
     proximal step end at different minima, settled whether every step converged.
     """
 
@@ -22,6 +23,7 @@ class ChannelAverages(NamedTuple):
     gradient_square: Any
     divergence: Any
     alignment: Any
+    stein_divergence: Any
     two_minima: Any
     settled: Any
 
@@ -59,18 +61,15 @@ def channel_averages(
     sigma = overlaps.sigma
     steepness = sigma * attention.beta**2
     ratio = attention.target_beta / attention.beta
-    first = prox(sequence_loss, omega, sigma, omega)
-    best, two_minima = jax.lax.cond(
-        _smooth_share(steepness) < 1,
-        lambda: _lower_of(first, prox(sequence_loss, omega, sigma, ratio * z0)),
-        lambda: (first, jnp.zeros(first.value.shape, dtype=bool)),
-    )
+    starts = jnp.stack([omega, ratio * z0])
+    smooth = _smooth_share(steepness)
+    best, two_minima = _lowest_prox(sequence_loss, omega, sigma, starts, smooth == 1)
     g = jnp.where(steepness > 1, (best.point - omega) / sigma, -best.gradient)
     spread, free = jnp.sqrt(target_variance), _free_part(overlaps, target_variance)
     along_target, along_free = _projections(g, points)
-    smooth = _smooth_share(steepness)
     derivative = _mean_derivative(best, sigma, smooth)
-    divergence = smooth * derivative + (1 - smooth) * along_free / free
+    stein = along_free / free
+    divergence = smooth * derivative + (1 - smooth) * stein
     square = jnp.sum(g**2, axis=0)
     return ChannelAverages(
         moreau=jnp.mean(best.value),
@@ -78,6 +77,7 @@ def channel_averages(
         gradient_square=jnp.mean(square),
         divergence=divergence,
         alignment=(along_target - overlaps.m / spread * divergence) / spread,
+        stein_divergence=stein,
         two_minima=jnp.mean(two_minima),
         settled=jnp.all(best.settled),
     )
@@ -118,12 +118,29 @@ def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
     return jnp.sqrt(overlaps.q - overlaps.m**2 / target_variance)
 
 
-def _lower_of(first: Prox, second: Prox) -> tuple[Prox, Any]:
-    scale = jnp.abs(first.value) + jnp.abs(second.value)
-    differ = jnp.abs(first.value - second.value) > 1e-8 * scale
-    use_second = second.value < first.value
-    best = jax.tree.map(lambda a, b: jnp.where(use_second, b, a), first, second)
-    return best, differ
+def _lowest_prox(loss: Any, omega: Any, sigma: Any, starts: Any, single: Any) -> tuple[Prox, Any]:
+    """The lower of the minima reached from the rows of `starts`, and where they differ.
+
+    Where the proximal step has a single minimum, the first start is enough.
+    """
+
+    def compared(index: Any, so_far: tuple[Prox, Any]) -> tuple[Prox, Any]:
+        return jax.lax.cond(single & (index > 0), lambda: so_far, lambda: _kept(index, so_far))
+
+    def _kept(index: Any, so_far: tuple[Prox, Any]) -> tuple[Prox, Any]:
+        best, differ = so_far
+        found = prox(loss, omega, sigma, starts[index])
+        scale = jnp.abs(best.value) + jnp.abs(found.value)
+        apart = (index > 0) & (jnp.abs(best.value - found.value) > 1e-8 * scale)
+        lower = found.value < best.value
+        chosen = jax.tree.map(lambda new, old: jnp.where(lower, new, old), found, best)
+        return chosen, differ | apart
+
+    shape = jax.eval_shape(lambda: prox(loss, omega, sigma, starts[0]))
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+    blank = blank._replace(value=jnp.full(shape.value.shape, jnp.inf))
+    nowhere = jnp.zeros(shape.value.shape, dtype=bool)
+    return jax.lax.fori_loop(0, starts.shape[0], compared, (blank, nowhere))
 
 
 def zero_map_averages(
@@ -142,12 +159,14 @@ def zero_map_averages(
         lambda y: loss(labels, attention.weights(attention.scores(y))), jnp.zeros_like(z0)
     )
     mean_loss = jnp.mean(value)
+    divergence = -jnp.mean(sum(hessian[k][k] for k in range(len(hessian))))
     return ChannelAverages(
         moreau=mean_loss,
         loss=mean_loss,
         gradient_square=jnp.mean(jnp.sum(slope**2, axis=0)),
-        divergence=-jnp.mean(sum(hessian[k][k] for k in range(len(hessian)))),
+        divergence=divergence,
         alignment=-jnp.mean(jnp.sum(slope * z0, axis=0)) / target_variance,
+        stein_divergence=divergence,
         two_minima=jnp.zeros(()),
         settled=jnp.ones((), dtype=bool),
     )

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 
 
 class FixedPoint(NamedTuple):
-    """Point reached, residual |G(x) − x|_∞ there under the plain map, and evaluations used."""
+    """Point reached, residual |G(x) − x|_∞ there, evaluations used, and what G told beside."""
 
     point: Any
     residual: Any
     iterations: Any
+    detail: Any
 
 
 class _State(NamedTuple):
@@ -20,6 +21,7 @@ class _State(NamedTuple):
     best: Any
     best_move: Any
     best_residual: Any
+    best_detail: Any
     points: Any
     moves: Any
     count: Any
@@ -28,7 +30,7 @@ class _State(NamedTuple):
 
 
 def anderson(
-    function: Callable[[Any], Any],
+    function: Callable[[Any], tuple[Any, Any]],
     start: Any,
     *,
     tolerance: float,
@@ -36,7 +38,9 @@ def anderson(
     depth: int = 3,
     largest_step: float = 1.5,
 ) -> FixedPoint:
-    """Fixed point of `function` from `start`, by Anderson mixing with safeguards.
+    """Fixed point of G from `start`, by Anderson mixing with safeguards.
+
+    `function` maps x to G(x) and a pytree of details, which is kept for the best point.
 
     The step is f − (ΔX + ΔF)γ with f = G(x) − x and γ the least-squares solution of ΔF γ = f, cut
     to `largest_step` in every coordinate. When the residual exceeds three times the best seen, or
@@ -48,7 +52,8 @@ def anderson(
         return (state.count < max_evaluations) & (state.best_residual > tolerance)
 
     def advance(state: _State) -> _State:
-        move = function(state.point) - state.point
+        image, detail = function(state.point)
+        move = image - state.point
         norm = jnp.max(jnp.abs(move))
         lost = ~(norm <= 3 * state.best_residual)
         better = norm < state.best_residual
@@ -65,6 +70,7 @@ def anderson(
             best,
             best_move,
             jnp.where(better, norm, state.best_residual),
+            jax.tree.map(lambda new, old: jnp.where(better, new, old), detail, state.best_detail),
             points,
             moves,
             state.count + 1,
@@ -74,9 +80,12 @@ def anderson(
 
     size = start.shape[0]
     history = jnp.zeros((depth + 1, size))
-    first = _State(start, start, jnp.zeros(size), jnp.inf, history, history, 0, 0, 1.0)
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, start)[1]
+    )
+    first = _State(start, start, jnp.zeros(size), jnp.inf, blank, history, history, 0, 0, 1.0)
     last = jax.lax.while_loop(keep_going, advance, first)
-    return FixedPoint(last.best, last.best_residual, last.count)
+    return FixedPoint(last.best, last.best_residual, last.count, last.best_detail)
 
 
 def _mixed_step(points: Any, moves: Any, age: Any, depth: int) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnlaw.channels.channel import attention_error
 from attnlaw.equations import (
     Observables,
+    Step,
     from_coordinates,
     is_collapsed,
     observables,
@@ -185,13 +186,13 @@ def _compiled(problem: Problem, starts: Any, points: Any, test_points: Any) -> _
     def one(row: tuple[Any, Any, Any]) -> _Solved:
         start, own, test_own = row
 
-        def plain(x: Any) -> Any:
+        def plain(x: Any) -> tuple[Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), own)
-            return to_coordinates(problem, step.overlaps)
+            return to_coordinates(problem, step.overlaps), step
 
         fixed = anderson(plain, start, tolerance=INNER_TOLERANCE, max_evaluations=MAX_EVALUATIONS)
         overlaps = from_coordinates(problem, fixed.point)
-        step = state_evolution(problem, overlaps, own)
+        step = fixed.detail
         return _Solved(
             fixed.point,
             fixed.residual,
