@@ -109,7 +109,7 @@ def test_derivatives_of_the_moreau_average(attention, overlaps):
 
     By Stein's lemma they are the derivatives of the sampled 𝓜 itself, whatever the points.
     """
-    q, m, sigma = overlaps
+    m = overlaps[1]
     here = averages(attention, overlaps)
     assert bool(here.settled)
     step = 1e-4

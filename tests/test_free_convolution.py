@@ -100,9 +100,7 @@ def test_a_hair_from_an_edge_only_rounding_is_lost(kappa0, noise_level):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    kappa0=st.floats(0.05, 3.0), noise_level=st.floats(0.05, 3.0), threshold=st.floats(0.0, 1.5)
-)
+@given(kappa0=st.floats(0.05, 3.0), noise_level=st.floats(0.05, 3.0), threshold=st.floats(0.0, 1.5))
 def test_derivatives_are_those_of_j(kappa0, noise_level, threshold):
     law, step = MarchenkoPastur(kappa0), 1e-4
 

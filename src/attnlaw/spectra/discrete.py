@@ -22,12 +22,12 @@ class _Discrete:
     @property
     def power(self) -> Any:
         """Q0 = Σ wᵢ sᵢ²."""
-        return (self.weights * self.values**2).sum()
+        return _as_number((self.weights * self.values**2).sum())
 
     @property
     def mean(self) -> Any:
         """Σ wᵢ sᵢ."""
-        return (self.weights * self.values).sum()
+        return _as_number((self.weights * self.values).sum())
 
     @property
     def rank_ratio(self) -> Any:
@@ -199,6 +199,11 @@ class PowerLaw(_Discrete):
         if dim != self.dim:
             raise ValueError(f"dim must equal that of the power law, got {dim} for {self.dim}")
         return _in_random_frame(self.values, key)
+
+
+def _as_number(value: Any) -> Any:
+    """A plain float where the value can be looked at."""
+    return float(value) if isinstance(value, np.floating) else value
 
 
 def _in_random_frame(values: Any, key: jax.Array) -> jax.Array:

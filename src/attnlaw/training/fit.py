@@ -15,7 +15,7 @@ from attnlaw.problem import Problem
 from attnlaw.records import ProgressCallback, silent
 from attnlaw.training.data import Chunk, Data, fresh_chunks, map_scores
 from attnlaw.training.objective import mean_train_error
-from attnlaw.training.optimisers import LBFGS, Adam
+from attnlaw.training.optimisers import LBFGS, Adam, Minimum
 
 FloatArray = NDArray[np.float64]
 
@@ -112,10 +112,16 @@ def fit(
     began = time.perf_counter()
     found = (method or LBFGS()).minimise(start, data.chunks, problem, progress)
     seconds = time.perf_counter() - began
+    return _measured(problem, data, found, seconds, test_sequences, test_key)
+
+
+def _measured(
+    problem: Problem, data: Data, found: Minimum, seconds: float, count: int, key: jax.Array
+) -> Fit:
+    width = found.factor.shape[1]
     learned = found.factor @ found.factor.T / np.sqrt(width * data.dim)
     eigenvalues = np.linalg.eigvalsh(learned)
-    target = data.target
-    noisy, clean, std_error = measured_errors(problem, data, learned, test_sequences, test_key)
+    noisy, clean, std_error = measured_errors(problem, data, learned, count, key)
     return Fit(
         problem=problem,
         dim=data.dim,
@@ -123,14 +129,14 @@ def fit(
         S=learned,
         eigenvalues=eigenvalues,
         q=float(np.sum(learned**2) / data.dim),
-        m=float(np.sum(learned * target) / data.dim),
+        m=float(np.sum(learned * data.target) / data.dim),
         Q0=data.target_power,
         train_loss=found.value / data.dim**2,
         train_error=float(mean_train_error(found.factor, data.chunks, problem)),
         test_error=noisy,
         test_error_clean=clean,
         test_error_std_error=std_error,
-        rank_ratio=_rank(eigenvalues, target) / data.dim,
+        rank_ratio=_rank(eigenvalues, data.target) / data.dim,
         relative_gradient=found.relative_gradient,
         converged=found.converged,
         evaluations=found.evaluations,

@@ -1,0 +1,258 @@
+"""The command line as a contract: keys, files, exit codes, one line for bad input."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from attnlaw.cli import explanations
+from attnlaw.cli.main import run
+from attnlaw.results import FIT_KEYS, SOLUTION_KEYS
+
+PREDICT_KEYS = """
+    train_loss train_error test_error test_error_clean mse q m sigma q_hat m_hat sigma_hat scale
+    noise_level threshold rank_ratio phase width_sufficient weight_decay weight_decay_scaled
+    converged residual iterations integration_error fixed_points_found
+"""
+TRAIN_KEYS = (
+    "train_loss train_error test_error test_error_clean q m Q0 rank_ratio converged seconds"
+)
+SMALL = ["--dim", "30", "--repeats", "2", "--alpha", "0.6"]
+
+
+def refuse_constant(name):
+    raise AssertionError(f"JSON holds {name}")
+
+
+def json_of(capsys, *arguments, code=0):
+    assert run([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out, parse_constant=refuse_constant)
+
+
+def test_predict_json_has_every_published_key(capsys):
+    record = json_of(capsys, "predict")
+    assert set(PREDICT_KEYS.split()) <= set(record)
+    assert record["schema"] == 1
+    assert record["version"]
+    assert record["problem"]["sample_ratio"] == 1.0
+    assert record["test_error"] == pytest.approx(0.09857, rel=5e-3)
+    assert record["phase"] == "bulk"
+    assert record["converged"] is True
+
+
+def test_every_option_reaches_the_problem(capsys):
+    record = json_of(
+        capsys, "predict", "--alpha", "0.8", "--kappa0", "0.7", "--weight-decay", "0.2",
+        "--noise", "0.3", "--tokens", "2", "--beta", "1.1", "--target-beta", "0.9",
+        "--kappa", "0.81", "--accuracy", "3e-3", "--seed", "4",
+    )  # fmt: skip
+    problem = record["problem"]
+    assert problem["target"] == {"kind": "marchenko-pastur", "target_rank_ratio": 0.7}
+    assert problem["attention"] == {
+        "kind": "tied", "tokens": 2, "beta": 1.1, "target_beta": 0.9,
+    }  # fmt: skip
+    assert (problem["sample_ratio"], problem["noise"]) == (0.8, 0.3)
+    assert record["weight_decay_scaled"] == pytest.approx(0.2 * 0.9)
+
+
+def test_same_seed_same_numbers(capsys):
+    assert json_of(capsys, "predict", "--seed", "3") == json_of(capsys, "predict", "--seed", "3")
+    timed = [json_of(capsys, "train", *SMALL, "--seed", "3") for _ in range(2)]
+    for record in timed:
+        del record["seconds"]
+    assert timed[0] == timed[1]
+
+
+def test_collapsed_prediction_is_finite_json(capsys):
+    record = json_of(capsys, "predict", "--weight-decay", "50")
+    assert record["phase"] == "collapsed"
+    assert record["q"] == 0.0
+    assert record["converged"] is True
+
+
+def test_train_json_lists_over_repeats(capsys):
+    record = json_of(capsys, "train", *SMALL)
+    for key in TRAIN_KEYS.split():
+        assert len(record[key]) == 2, key
+    assert all(record["converged"])
+    assert record["dim"] == 30
+
+
+def test_adam_from_the_command_line(capsys):
+    record = json_of(capsys, "train", *SMALL, "--method", "adam")
+    assert all(record["converged"])
+
+
+def test_predict_writes_its_folder(tmp_path, capsys):
+    out = tmp_path / "new" / "folder"
+    assert run(["predict", "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert {p.name for p in out.iterdir()} == {"result.nc", "problem.json", "spectrum.png"}
+    data = xr.load_dataset(out / "result.nc", engine="h5netcdf")
+    assert float(data["test_error"]) == pytest.approx(0.0985, rel=5e-3)
+    total = np.trapezoid(data["density"], data["s"]) + float(data["atom"])
+    assert total == pytest.approx(1.0, abs=2e-3)
+    assert json.loads((out / "problem.json").read_text())["noise"] == 0.5
+    assert "attnlaw_version" in data.attrs
+
+
+def test_compare_table_and_files(tmp_path, capsys):
+    assert run(["compare", *SMALL, "--no-curve", "--out", str(tmp_path)]) == 0
+    table = capsys.readouterr().out
+    for name in ("train_loss", "test_error", "rank_ratio", "±"):
+        assert name in table
+    data = xr.load_dataset(tmp_path / "result.nc", engine="h5netcdf")
+    assert data["eigenvalues"].shape == (2, 30)
+    assert data["trained"].sel(quantity="q").shape == (2,)
+    assert (tmp_path / "compare.png").stat().st_size > 10_000
+
+
+def test_compare_json(capsys):
+    record = json_of(capsys, "compare", *SMALL)
+    assert record["rows"][0]["quantity"] == "train_loss"
+    assert record["curve"] is None
+    assert record["repeats"] == 2
+
+
+def test_single_repeat_has_no_standard_error(capsys):
+    record = json_of(capsys, "compare", "--dim", "20", "--repeats", "1")
+    assert record["rows"][0]["trained_std_error"] is None
+    assert record["rows"][0]["difference"] is None
+
+
+def test_targets_from_files_and_power_laws(tmp_path, capsys, rng):
+    factor = rng.normal(size=(30, 10))
+    np.save(tmp_path / "matrix.npy", factor @ factor.T / 30)
+    np.save(tmp_path / "values.npy", np.linspace(0, 2, 30))
+    for target in (f"{tmp_path}/matrix.npy", f"{tmp_path}/values.npy", "powerlaw:1.25,30"):
+        predicted = json_of(capsys, "predict", "--target", target, "--accuracy", "3e-3")
+        trained = json_of(capsys, "train", "--target", target, "--dim", "30", "--repeats", "1")
+        power = predicted["mse"] + 2 * predicted["m"] - predicted["q"]
+        assert trained["Q0"][0] == pytest.approx(power, rel=1e-6)
+        assert trained["converged"] == [True]
+
+
+def test_not_converged_prints_the_object_and_exits_3(capsys, monkeypatch):
+    from attnlaw.theory import solve as module
+
+    monkeypatch.setattr(module, "RESIDUAL_TOLERANCE", 1e-30)
+    assert run(["predict", "--json"]) == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["converged"] is False
+    assert printed.err.count("\n") == 1
+
+
+def test_explain_knows_every_printed_key(capsys):
+    for key in {*SOLUTION_KEYS, *FIT_KEYS}:
+        assert key in explanations.SHORT
+        assert run(["explain", key]) == 0
+        text = capsys.readouterr().out
+        assert len(text) > 40
+    assert run(["explain", "test_eror"]) == 2
+    assert "did you mean test_error?" in capsys.readouterr().err
+
+
+BAD = [
+    (["--alpha", "0"], "sample_ratio = n/d² must be positive, got 0.0"),
+    (["--alpha", "-2"], "must be positive, got -2.0"),
+    (["--alpha", "nan"], "must be one finite number, got nan"),
+    (["--alpha", "many"], "'many' is not a valid float"),
+    (["--kappa0", "0"], "target_rank_ratio = p0/d must be positive"),
+    (["--kappa", "-1"], "width_ratio = p/d must be positive"),
+    (["--beta", "0"], "beta must be positive"),
+    (["--target-beta", "-1"], "target_beta must be positive"),
+    (["--weight-decay", "-0.1"], "weight_decay must be zero or positive, got -0.1"),
+    (["--weight-decay", "0"], "ridgeless"),
+    (["--noise", "-1"], "noise must be zero or positive"),
+    (["--tokens", "1"], "tokens must be a whole number of at least 2, got 1"),
+    (["--target", "cauchy"], "target must be gaussian, powerlaw:GAMMA,DIM or a file"),
+    (["--target", "powerlaw:1.25"], "must read powerlaw:GAMMA,DIM"),
+    (["--target", "powerlaw:0.4,100"], "exponent must be above 1/2"),
+    (["--target", "nowhere.npy"], "target file must be readable"),
+    (["--accuracy", "-1"], "accuracy must be positive"),
+    (["--seed", "-1"], "--seed"),
+    (["--alfa", "1"], "--alpha"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_input_is_one_line_and_exit_2(arguments, words, capsys):
+    assert run(["predict", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert words in printed.err
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.array([1.0, -0.5]), "smallest value of -0.5"),
+        (np.array([1.0, np.nan]), "non-finite"),
+        (np.ones((2, 3)), "finite square array"),
+        (np.array([[1.0, 5.0], [0.0, 1.0]]), "must be symmetric"),
+        (-np.eye(3), "zero or positive"),
+        (np.array(["a"]), "real numeric array"),
+        (np.zeros(4), "only zero eigenvalues"),
+        (np.ones((2, 2, 2)), "finite square array, got shape (2, 2, 2)"),
+        (np.array(1.0), "finite square array, got shape ()"),
+        (np.zeros(0), "non-empty"),
+    ],
+)
+def test_bad_target_files(array, words, tmp_path, capsys):
+    path = tmp_path / "target.npy"
+    np.save(path, array)
+    assert run(["predict", "--target", str(path)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_array(tmp_path, capsys):
+    path = tmp_path / "target.npy"
+    path.write_text("not an array")
+    assert run(["predict", "--target", str(path)]) == 2
+    assert "must be a NumPy .npy array" in capsys.readouterr().err
+
+
+def test_unwritable_output_is_found_before_any_work(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run(["predict", "--out", str(tmp_path / "file" / "sub")]) == 2
+    assert "out must be a folder that can be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--dim", "100000"], "GiB"),
+        (["--dim", "1"], "dim must be a whole number of at least 2"),
+        (["--dim", "20", "--kappa0", "0.01"], "raise dim to 100 or more"),
+        (["--repeats", "0"], "repeats must be a whole number of at least 1"),
+        (["--target", "powerlaw:1.0,50"], "dim must equal that of the power law, got 100 for 50"),
+        (["--method", "sgd"], "'sgd' is not one of"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_bad_training_input(command, arguments, words, capsys):
+    assert run([command, *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1
+    assert words in printed.err
+
+
+def test_interruption_says_so(capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attnlaw.theory.solve.solve", interrupt)
+    assert run(["predict"]) == 130
+    assert capsys.readouterr().err.strip() == "attnlaw: interrupted"
+
+
+def test_version_and_help(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("attnlaw, version ")
+    assert run(["--help"]) == 0
+    assert "predict" in capsys.readouterr().out
+    assert run([]) == 2
+    assert run(["foretell"]) == 2
+    assert capsys.readouterr().err.count("No such command") == 1

@@ -1,0 +1,254 @@
+"""`solve` against the reference values, limits and its own internal checks."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import attnlaw
+from attnlaw import ConvergenceError, MarchenkoPastur, Overlaps, Problem, critical_weight_decay
+
+DEFAULT = Problem()
+
+# α, κ0, λ̃, Δ, T: Φ, test error, train error, q, m, rank, η, δ, ε
+REFERENCE = [
+    (
+        DEFAULT.replace(noise=0.0),
+        (0.05956, 0.01164, 0.00817, 0.8688, 1.1367, 0.4923, 0.8276, 0.1024, 0.1799),
+    ),
+    (DEFAULT, (0.11109, 0.09857, 0.06029, 0.7934, 1.0609, 0.5741, 0.7725, 0.3503, 0.1887)),
+    (
+        DEFAULT.replace(alpha=0.5, kappa0=0.25, weight_decay=0.05, noise=0.2, tokens=3),
+        (0.04608, 0.06842, 0.04648, 0.9703, 1.0921, 0.4757, 0.9113, 0.2023, 0.1044),
+    ),
+]
+
+
+def numbers(solution):
+    return (
+        solution.train_loss,
+        solution.test_error,
+        solution.train_error,
+        solution.overlaps.q,
+        solution.overlaps.m,
+        solution.rank_ratio,
+        solution.scale,
+        solution.noise_level,
+        solution.threshold,
+    )
+
+
+@pytest.mark.parametrize(("problem", "expected"), REFERENCE)
+def test_reference_values(problem, expected):
+    solution = attnlaw.solve(problem, accuracy=1e-3)
+    assert solution.converged
+    assert solution.integration_error <= 1e-3
+    np.testing.assert_allclose(numbers(solution), expected, rtol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"),
+    [
+        (0.1, {"q": 0.6384, "m": 0.6614, "sigma": 18.89, "scale": 0.779, "noise_level": 1.748,
+               "threshold": 1.522}),
+        (0.5, {"q": 1.4647, "m": 1.3815, "sigma": 2.310, "scale": 0.9425, "noise_level": 0.574,
+               "threshold": 0.0684, "test_error": 0.1362, "train_loss": 0.02336}),
+    ],
+)  # fmt: skip
+def test_published_rows_to_their_own_noise(alpha, expected):
+    solution = attnlaw.solve(DEFAULT.replace(alpha=alpha, weight_decay=0.01))
+    assert solution.converged
+    found = {name: getattr(solution, name, None) for name in expected}
+    found |= {name: value for name, value in solution.overlaps._asdict().items() if name in found}
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1.5e-2), name
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        DEFAULT,
+        DEFAULT.replace(noise=0.0, alpha=3.0),
+        DEFAULT.replace(beta=2.0, target_beta=0.5, kappa=0.75),
+        DEFAULT.replace(kappa0=1.5, weight_decay=0.5),
+        DEFAULT.replace(weight_decay=1e-3, alpha=0.4),
+    ],
+)
+def test_direct_training_loss_agrees_with_phi(problem):
+    """(4.3): Φ = α E ℓ(h*) + λ̃ Tr S/d."""
+    solution = attnlaw.solve(problem, accuracy=2e-3)
+    assert solution.converged
+    assert solution.consistency_gap <= 3 * max(solution.integration_error, 1e-9)
+
+
+def test_small_temperature_meets_the_linear_ridge_like_limit():
+    """β = β0 → 0 with λ ∝ β²: the solution tends to a limit that does not depend on β."""
+    found = [
+        attnlaw.solve(DEFAULT.replace(beta=b, target_beta=b, weight_decay=0.3 * b**2)).overlaps
+        for b in (0.02, 0.01)
+    ]
+    assert found[0].q == pytest.approx(found[1].q, rel=2e-3)
+    assert found[0].m == pytest.approx(found[1].m, rel=2e-3)
+    assert found[0].sigma * 0.02**2 == pytest.approx(found[1].sigma * 0.01**2, rel=2e-3)
+
+
+def test_only_the_ratio_of_temperature_and_scale_matters():
+    """A layer at temperature β learning target β0 S0 is the layer at 1 with S rescaled."""
+    hot = attnlaw.solve(DEFAULT.replace(beta=2.0, weight_decay=0.2), seed=5)
+    plain = attnlaw.solve(DEFAULT.replace(beta=1.0, weight_decay=0.1), seed=5)
+    assert hot.test_error == pytest.approx(plain.test_error, rel=2e-3)
+    assert 2 * hot.overlaps.m == pytest.approx(plain.overlaps.m, rel=2e-3)
+    assert 4 * hot.overlaps.q == pytest.approx(plain.overlaps.q, rel=2e-3)
+
+
+def test_width_enters_through_the_scaled_penalty_only():
+    narrow = attnlaw.solve(DEFAULT.replace(kappa=0.64, weight_decay=0.125))
+    square = attnlaw.solve(DEFAULT)
+    assert narrow.train_loss == pytest.approx(square.train_loss, rel=1e-8)
+    assert narrow.width_sufficient
+    assert not attnlaw.solve(DEFAULT.replace(kappa=0.3)).width_sufficient
+
+
+@pytest.mark.parametrize(("alpha", "critical"), [(0.05, 0.3209), (0.2, 0.8610), (1.0, 3.618)])
+def test_critical_weight_decay_is_where_the_rank_vanishes(alpha, critical):
+    problem = DEFAULT.replace(alpha=alpha)
+    found = critical_weight_decay(problem)
+    assert found == pytest.approx(critical, rel=5e-4)
+    beyond = attnlaw.solve(problem.replace(weight_decay=1.02 * found))
+    assert (beyond.phase, beyond.rank_ratio, beyond.overlaps.q) == ("collapsed", 0.0, 0.0)
+    ranks = [
+        attnlaw.solve(problem.replace(weight_decay=share * found)).rank_ratio
+        for share in (0.9, 0.97, 0.99)
+    ]
+    assert ranks[0] > ranks[1] > ranks[2] > 0
+    # the edge of μ_δ is a square root: the rank vanishes like (λ_c − λ)^{3/2}
+    slope = np.log(ranks[1] / ranks[2]) / np.log(3)
+    assert slope == pytest.approx(1.5, abs=0.15)
+
+
+def test_collapsed_solution_has_the_loss_and_error_of_uniform_attention():
+    problem = DEFAULT.replace(weight_decay=10.0)
+    solution = attnlaw.solve(problem, accuracy=1e-4)
+    assert solution.converged
+    assert solution.start == "collapsed"
+    assert solution.fixed_points_found == 1
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(3, 400_000)) * np.sqrt(problem.score_variance)
+    rows = np.stack([np.sqrt(2) * z[0] - z[1], np.sqrt(2) * z[2] - z[1]])
+    error = 2 * ((1 / (1 + np.exp(-rows)) - 0.5) ** 2).sum(axis=0)
+    assert solution.test_error == pytest.approx(error.mean(), rel=3e-3)
+    assert solution.train_error == pytest.approx(solution.test_error, rel=1e-3)
+    assert solution.train_loss == pytest.approx(solution.train_error, rel=1e-12)
+    assert solution.mse == problem.target_power
+
+
+@pytest.mark.parametrize(
+    ("change", "phase"),
+    [
+        ({"alpha": 0.1, "weight_decay": 1.0}, "collapsed"),
+        ({}, "bulk"),
+        ({"alpha": 20.0, "kappa0": 0.1, "weight_decay": 3.0}, "recovered"),
+        ({"alpha": 2.0, "kappa0": 0.05, "weight_decay": 0.02}, "outliers"),
+    ],
+)
+def test_phases(change, phase):
+    assert attnlaw.solve(DEFAULT.replace(**change)).phase == phase
+
+
+def test_many_samples_recover_a_noiseless_target():
+    solution = attnlaw.solve(DEFAULT.replace(alpha=200.0, noise=0.0, weight_decay=0.01))
+    assert solution.mse < 1e-4
+    assert solution.rank_ratio == pytest.approx(0.5, abs=1e-6)
+    assert solution.scale == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_start_from_a_neighbour_gives_the_same_answer():
+    neighbour = attnlaw.solve(DEFAULT.replace(alpha=1.1))
+    cold, warm = attnlaw.solve(DEFAULT), attnlaw.solve(DEFAULT, start=neighbour.overlaps)
+    assert warm.start == "given"
+    assert warm.test_error == pytest.approx(cold.test_error, rel=1e-6)
+
+
+def test_atoms_of_the_law_s_quantiles_approach_the_law(key):
+    values = np.linalg.eigvalsh(np.asarray(MarchenkoPastur(0.5).draw(800, key)))
+    atoms = attnlaw.Atoms(np.where(values > 1e-9, values, 0.0))
+    close = attnlaw.solve(DEFAULT.replace(target=atoms), accuracy=2e-3)
+    exact = attnlaw.solve(DEFAULT, accuracy=2e-3)
+    assert close.train_loss == pytest.approx(exact.train_loss, rel=0.02)
+    assert close.rank_ratio == pytest.approx(exact.rank_ratio, rel=0.02)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_nearby_ones():
+    first, again, other = (attnlaw.solve(DEFAULT, seed=seed) for seed in (0, 0, 1))
+    assert numbers(first) == numbers(again)
+    assert first.test_error != other.test_error
+    spread = abs(first.test_error - other.test_error) / first.test_error
+    assert spread < 5 * first.integration_error
+
+
+def test_unconverged_is_said_and_carries_the_solution(monkeypatch):
+    from attnlaw.theory import solve as module
+
+    monkeypatch.setattr(module, "RESIDUAL_TOLERANCE", 1e-30)
+    marked = attnlaw.solve(DEFAULT, throw=False)
+    assert not marked.converged
+    assert "residual" in marked.reason
+    with pytest.raises(ConvergenceError, match="try a start from a neighbouring problem") as told:
+        attnlaw.solve(DEFAULT)
+    assert told.value.solution.test_error == marked.test_error
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: attnlaw.solve(DEFAULT.replace(weight_decay=0.0)), "ridgeless"),
+        (lambda: attnlaw.solve(DEFAULT, accuracy=0.0), "accuracy must be positive, got 0.0"),
+        (lambda: attnlaw.solve(DEFAULT, accuracy=1e-9), "cannot resolve less"),
+        (lambda: Problem(sample_ratio=-1.0), "sample_ratio = n/d² must be positive, got -1.0"),
+        (lambda: Problem(width_ratio=0.0), "width_ratio = p/d must be positive"),
+        (lambda: Problem(noise=-0.1), "noise must be zero or positive, got -0.1"),
+        (lambda: DEFAULT.replace(weight_decay=-1.0), "weight_decay must be zero or positive"),
+        (lambda: DEFAULT.replace(tokens=1), "tokens must be a whole number of at least 2"),
+        (lambda: DEFAULT.replace(beta=0.0), "beta must be positive"),
+        (lambda: DEFAULT.replace(target_beta=-1.0), "target_beta must be positive"),
+        (lambda: DEFAULT.replace(wieght_decay=1.0), "did you mean weight_decay"),
+        (lambda: DEFAULT.replace(exponent=1.0), "unknown problem field 'exponent'"),
+        (lambda: Problem(target=attnlaw.Atoms([0.0, 0.0])), "only zero eigenvalues"),
+        (lambda: Problem(noise="loud"), "noise must be one finite number, got 'loud'"),
+    ],
+)
+def test_bad_input_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [MarchenkoPastur(0.3), attnlaw.PowerLaw(1.2, 40), attnlaw.Atoms([0.0, 1.0], [0.25, 0.75])],
+)
+def test_problem_json_round_trip(target):
+    problem = DEFAULT.replace(target=target, alpha=0.7, beta=1.5, kappa=0.9)
+    text = json.dumps(problem.to_dict())
+    back = Problem.from_dict(json.loads(text))
+    assert json.dumps(back.to_dict()) == text
+
+
+def test_unknown_kind_in_json_is_refused():
+    record = DEFAULT.to_dict()
+    record["loss"] = {"kind": "hinge"}
+    with pytest.raises(ValueError, match="loss kind must be one of square, got 'hinge'"):
+        Problem.from_dict(record)
+
+
+def test_start_far_away_still_finds_the_solution():
+    far = Overlaps(1e-3, 1e-4, 1e3)
+    assert attnlaw.solve(DEFAULT, start=far).test_error == pytest.approx(0.0985, rel=5e-3)
+
+
+@pytest.mark.single
+def test_the_caller_s_precision_is_left_alone():
+    before = jax.numpy.ones(1).dtype
+    attnlaw.solve(DEFAULT)
+    assert jax.numpy.ones(1).dtype == before == jax.numpy.float32
+    assert attnlaw.solve(DEFAULT).residual < 1e-8
