@@ -61,13 +61,14 @@ class Problem:
         require_positive("sample_ratio = n/d²", self.sample_ratio)
         require_positive("width_ratio = p/d", self.width_ratio)
         require_nonnegative("noise", self.noise)
-        if is_concrete(self.target_power) and self.target_power == 0:
+        concrete = all(is_concrete(leaf) for leaf in jax.tree.leaves(self.target))
+        if concrete and self.target_power == 0:
             raise ValueError("target must not be zero, got only zero eigenvalues; nothing to learn")
 
     @property
     def target_power(self) -> Any:
         """Q0 = lim Tr S0²/d."""
-        return getattr(self.target, "power", None)
+        return self.target.power
 
     @property
     def score_variance(self) -> Any:

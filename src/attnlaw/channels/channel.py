@@ -105,13 +105,14 @@ def _smooth_share(steepness: Any) -> Any:
 
 def _mean_derivative(best: Prox, sigma: Any, share: Any) -> Any:
     """E tr ∂g/∂ω = −E tr[H (I + ΣH)⁻¹], H = ∇²ℓ at the proximal point; zero where not wanted."""
-    count = len(best.hessian)
-    total: Any = 0.0
-    for k in range(count):
-        unit = jnp.zeros_like(best.point).at[k].set(1.0)
-        column, _ = solve_symmetric(best.hessian, unit, 0.0)
-        total = total + (1.0 / sigma - column[k] / sigma**2)
-    return jnp.where(share > 0, -jnp.mean(total), 0.0)
+    count, size = best.point.shape
+    units = jnp.broadcast_to(jnp.eye(count)[:, :, None], (count, count, size))
+
+    def mean() -> Any:
+        inverse, _ = solve_symmetric(best.hessian, units, 0.0)
+        return jnp.mean(jnp.trace(inverse)) / sigma**2 - count / sigma
+
+    return jax.lax.cond(share > 0, mean, lambda: jnp.zeros(()))
 
 
 def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
@@ -159,7 +160,7 @@ def zero_map_averages(
         lambda y: loss(labels, attention.weights(attention.scores(y))), jnp.zeros_like(z0)
     )
     mean_loss = jnp.mean(value)
-    divergence = -jnp.mean(sum(hessian[k][k] for k in range(len(hessian))))
+    divergence = -jnp.mean(jnp.trace(hessian))
     return ChannelAverages(
         moreau=mean_loss,
         loss=mean_loss,

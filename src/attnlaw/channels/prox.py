@@ -53,13 +53,13 @@ def prox(loss: Loss, omega: Any, sigma: Any, start: Any) -> Prox:
         return (state.step < _MAX_STEPS) & jnp.any(state.active)
 
     def advance(state: _State) -> _State:
-        direction, definite = solve_symmetric(state.hessian, -state.slope, state.damping)
-        step = jnp.where(state.active & definite, direction, 0.0)
+        found, definite = solve_symmetric(state.hessian, -state.slope[:, None], state.damping)
+        step = jnp.where(state.active & definite, found[:, 0], 0.0)
         trial = state.point + step
         value, slope, hessian = derivatives(objective, trial)
         slack = 1e-13 * (jnp.abs(value) + jnp.abs(state.value)) + 1e-300
         accepted = state.active & definite & (value <= state.value + slack)
-        trace = sum(jnp.abs(hessian[k][k]) for k in range(len(hessian)))
+        trace = jnp.sum(jnp.abs(jnp.diagonal(hessian)), axis=-1)
         grown = jnp.maximum(4 * state.damping, 0.1 * trace)
         eased = jnp.where(state.damping > 1e-3 * trace, state.damping / 4, 0.0)
         size = jnp.sqrt(jnp.sum(step**2, axis=0))
@@ -88,41 +88,52 @@ def prox(loss: Loss, omega: Any, sigma: Any, start: Any) -> Prox:
     return Prox(last.point, last.value, gradient, last.hessian, ~last.active)
 
 
-def derivatives(function: Loss, y: Any) -> tuple[Any, Any, list[list[Any]]]:
-    """Value (N), gradient (K, N) and Hessian (rows of arrays N) of a column-wise function."""
+def derivatives(function: Loss, y: Any) -> tuple[Any, Any, Any]:
+    """Value (N), gradient (K, N) and Hessian (K, K, N) of a column-wise function."""
 
     def gradient(at: Any) -> Any:
         value, pull = jax.vjp(function, at)
         return pull(jnp.ones_like(value))[0], value
 
-    count = y.shape[0]
-    rows: list[Any] = []
-    for k in range(count):
-        direction = jnp.zeros_like(y).at[k].set(1.0)
-        slope, change, value = jax.jvp(gradient, (y,), (direction,), has_aux=True)
-        rows.append(change)
-    return value, slope, [[rows[i][j] for j in range(count)] for i in range(count)]
+    def row(unit: Any) -> Any:
+        direction = jnp.broadcast_to(unit[:, None], y.shape)
+        return jax.jvp(lambda at: gradient(at)[0], (y,), (direction,))[1]
+
+    slope, value = gradient(y)
+    return value, slope, jax.vmap(row)(jnp.eye(y.shape[0]))
 
 
-def solve_symmetric(matrix: list[list[Any]], rhs: Any, damping: Any) -> tuple[Any, Any]:
-    """Solve (M + damping·I) x = rhs for each column by LDLᵀ, and say where M + damping·I > 0."""
-    count = len(matrix)
-    lower: list[list[Any]] = [[None] * count for _ in range(count)]
-    pivots: list[Any] = []
-    solution: list[Any] = []
-    definite = True
-    for i in range(count):
-        for j in range(i):
-            inner = sum((lower[i][k] * pivots[k] * lower[j][k] for k in range(j)), start=0.0)
-            lower[i][j] = (matrix[i][j] - inner) / pivots[j]
-        inner = sum((lower[i][k] ** 2 * pivots[k] for k in range(i)), start=0.0)
-        pivot = matrix[i][i] + damping - inner
-        positive = pivot > 1e-14 * (jnp.abs(matrix[i][i]) + damping)
+def solve_symmetric(matrix: Any, rhs: Any, damping: Any) -> tuple[Any, Any]:
+    """Solve (M + damping·I) x = rhs column by column, and say where M + damping·I > 0.
+
+    Elimination in symmetric order, without exchanges: the pivots are positive exactly where the
+    matrix is positive definite, and elsewhere the solution is not to be used.
+
+    Args:
+        matrix: (K, K, N).
+        rhs: right-hand sides (K, M, N).
+        damping: (N) or a number.
+    """
+    count = matrix.shape[0]
+    rest, below = matrix, rhs
+    rows, tops, pivots = [], [], []
+    definite: Any = True
+    for _ in range(count):
+        scale = jnp.abs(rest[0, 0]) + damping
+        pivot = rest[0, 0] + damping
+        positive = pivot > 1e-14 * scale
         definite = definite & positive
-        pivots.append(jnp.where(positive, pivot, 1.0))
-        solution.append(rhs[i] - sum((lower[i][k] * solution[k] for k in range(i)), start=0.0))
-    solution = [s / p for s, p in zip(solution, pivots, strict=True)]
-    for i in reversed(range(count)):
-        for k in range(i + 1, count):
-            solution[i] = solution[i] - lower[k][i] * solution[k]
-    return jnp.stack(solution), definite
+        pivot = jnp.where(positive, pivot, 1.0)
+        row = rest[0, 1:] / pivot
+        rows.append(row)
+        tops.append(below[0])
+        pivots.append(pivot)
+        rest, below = (
+            rest[1:, 1:] - rest[1:, :1] * row[None],
+            below[1:] - row[:, None] * below[0][None],
+        )
+    solution = tops[-1][None] / pivots[-1]
+    for row, top, pivot in zip(rows[-2::-1], tops[-2::-1], pivots[-2::-1], strict=True):
+        first = top / pivot - jnp.sum(row[:, None] * solution, axis=0)
+        solution = jnp.concatenate([first[None], solution])
+    return solution, definite

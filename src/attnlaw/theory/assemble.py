@@ -1,0 +1,101 @@
+"""From the raw answers of the scrambles to a `Solution` with its evidence."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.problem import Problem
+from attnlaw.records import Conjugates, Overlaps
+from attnlaw.theory.collapse import Collapse
+from attnlaw.theory.kernel import Solved, zero_map_test_errors
+from attnlaw.theory.solution import Solution
+
+FloatArray = NDArray[np.float64]
+
+# t-quantile of 7 degrees of freedom over the Gaussian one, at the coverage of ± 2.
+SMALL_SAMPLE = 1.2166
+RESIDUAL_TOLERANCE = 1e-6
+
+
+def to_numpy(solved: Solved) -> Solved:
+    """The same record with NumPy leaves."""
+    return jax.tree.map(np.asarray, solved)
+
+
+def live_solution(problem: Problem, solved: Solved, found: int, start: str, count: int) -> Solution:
+    """The solution of scrambles that all followed one fixed point."""
+    residual = float(solved.residual.max())
+    scrambles = len(solved.residual)
+    bad = int((solved.residual > RESIDUAL_TOLERANCE).sum())
+    reason = None
+    if bad:
+        reason = (
+            f"residual {residual:.2e} above {RESIDUAL_TOLERANCE:.0e} on {bad} of {scrambles} "
+            f"scrambles after {int(solved.iterations.max())} evaluations"
+        )
+    observed = {**solved.observed._asdict(), **solved.overlaps._asdict()}
+    return _assembled(
+        problem,
+        observed | solved.conjugates._asdict(),
+        converged=not bad,
+        reason=reason,
+        residual=residual,
+        iterations=int(solved.iterations.max()),
+        fixed_points_found=found,
+        start=start,
+        points=scrambles * count,
+        two_minima_fraction=float(solved.two_minima.mean()),
+    )
+
+
+def collapsed_solution(
+    problem: Problem, flat: Collapse, test_points: FloatArray, found: int, iterations: int
+) -> Solution:
+    """The solution S = 0."""
+    noisy, clean = (np.asarray(e) for e in zero_map_test_errors(problem, test_points))
+    loss = np.asarray(flat.loss)
+    nothing = np.zeros_like(loss)
+    observed = {
+        "train_loss": problem.sample_ratio * loss,
+        "train_error": loss,
+        "test_error": noisy,
+        "test_error_clean": clean,
+        **dict.fromkeys(("q", "m", "sigma", "trace", "rank_ratio"), nothing),
+        **{name: np.asarray(value) for name, value in flat.conjugates._asdict().items()},
+    }
+    return _assembled(
+        problem,
+        observed,
+        converged=True,
+        reason=None,
+        residual=0.0,
+        iterations=iterations,
+        fixed_points_found=found,
+        start="collapsed",
+        points=test_points.shape[0] * test_points.shape[-1],
+        two_minima_fraction=0.0,
+    )
+
+
+def _assembled(problem: Problem, observed: dict[str, FloatArray], **evidence: Any) -> Solution:
+    means = {name: float(np.mean(values)) for name, values in observed.items()}
+    errors = {
+        name: float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        for name, values in observed.items()
+    }
+    return Solution(
+        problem=problem,
+        overlaps=Overlaps(means["q"], means["m"], means["sigma"]),
+        conjugates=Conjugates(means["q_hat"], means["m_hat"], means["sigma_hat"]),
+        train_loss=means["train_loss"],
+        train_error=means["train_error"],
+        test_error=means["test_error"],
+        test_error_clean=means["test_error_clean"],
+        trace=means["trace"],
+        rank_ratio=means["rank_ratio"],
+        integration_error=SMALL_SAMPLE * errors["test_error"] / means["test_error"],
+        standard_errors=errors,
+        **evidence,
+    )

@@ -1,0 +1,140 @@
+"""`curve`: a whole line of problems in one compiled call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.numerics.precision import in_float64
+from attnlaw.problem import Problem
+from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
+from attnlaw.theory.assemble import to_numpy
+from attnlaw.theory.kernel import solve_axis
+from attnlaw.theory.solution import Solution
+from attnlaw.theory.solve import (
+    check_solvable,
+    chosen,
+    gaussian_points,
+    judged,
+    point_counts,
+    solve,
+)
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Solutions along one field of a problem.
+
+    Attributes:
+        field: the name of the field.
+        values: its values.
+        solutions: one `Solution` a value.
+    """
+
+    field: str
+    values: FloatArray
+    solutions: tuple[Solution, ...] = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether every point converged."""
+        return all(solution.converged for solution in self.solutions)
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        """An attribute of the solutions, or of their order parameters, as an array."""
+        if name.startswith("_") or name == "solutions":
+            raise AttributeError(name)
+        rows = [
+            getattr(s.overlaps, name)
+            if name in Overlaps._fields
+            else getattr(s.conjugates, name)
+            if name in s.conjugates._fields
+            else getattr(s, name)
+            for s in self.solutions
+        ]
+        return np.array(rows)
+
+
+@in_float64
+def curve(
+    problem: Problem,
+    *,
+    accuracy: float = 1e-3,
+    seed: int = 0,
+    throw: bool = True,
+    progress: ProgressCallback = silent,
+    **axis: Sequence[float] | FloatArray,
+) -> Curve:
+    """Solve a problem along one of its fields, each point started from its neighbour.
+
+    Half of the scrambles walk the axis upwards, half downwards, so that a region with two
+    solutions is entered from both sides; the lowest Φ wins at each point. Points that miss the
+    accuracy or do not converge on the way are solved again on their own.
+
+    Args:
+        problem: the problem; the field named below is replaced.
+        accuracy, seed, throw, progress: as in `solve`.
+        **axis: one field with its values, for example `alpha=[0.1, 0.3, 1.0]`.
+
+    Returns:
+        A `Curve`: `curve.test_error` and any other quantity is an array over the values.
+
+    Raises:
+        ValueError: not exactly one field, an unknown one, or values that are empty, not sorted or
+            out of range.
+        ConvergenceError: a point did not converge and `throw`.
+
+    Example:
+        >>> line = curve(Problem(), accuracy=3e-3, alpha=[0.5, 1.0, 2.0])
+        >>> bool((line.test_error[:-1] > line.test_error[1:]).all())
+        True
+    """
+    name, values = _checked_axis(problem, axis)
+    problems = [problem.replace(**{name: value}) for value in values]
+    for own in problems:
+        check_solvable(own, accuracy)
+    if len({jax.tree.structure(own) for own in problems}) > 1:
+        solved = tuple(
+            solve(own, accuracy=accuracy, seed=seed, throw=throw, progress=progress)
+            for own in problems
+        )
+        return Curve(name, values, solved)
+    count = point_counts(accuracy)[0]
+    points, test_points = gaussian_points(problem, count, seed)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *problems)
+    raw = to_numpy(solve_axis(stacked, points, test_points))
+    solutions = []
+    for index, own in enumerate(problems):
+        progress(Progress("curve", index, len(problems), f"{name} = {values[index]:.4g}"))
+        here = jax.tree.map(lambda leaf, at=index: leaf[:, at], raw)
+        solution = chosen(own, here, points, test_points, None)
+        if not solution.converged:
+            solution = solve(own, accuracy=accuracy, seed=seed, throw=False)
+        elif solution.integration_error > accuracy:
+            start = solution.overlaps if solution.rank_ratio > 0 else None
+            again = solve(own, accuracy=accuracy, seed=seed, start=start, throw=False)
+            solution = again if again.converged else solution
+        solutions.append(judged(solution, accuracy, throw))
+    return Curve(name, values, tuple(solutions))
+
+
+def _checked_axis(problem: Problem, axis: dict[str, Any]) -> tuple[str, FloatArray]:
+    if len(axis) != 1:
+        raise ValueError(
+            f"curve must be given one field with its values, got {sorted(axis) or 'none'}; "
+            "for example curve(problem, alpha=[0.1, 1.0])"
+        )
+    ((name, given),) = axis.items()
+    values = np.asarray(given)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"{name} must be a non-empty list of values, got shape {values.shape}")
+    if values.size > 1 and not (np.diff(values) > 0).all():
+        raise ValueError(f"{name} must be sorted, each value above the one before; sort it first")
+    problem.part_of(name)
+    return name, values
