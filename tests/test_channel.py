@@ -92,13 +92,13 @@ def test_derivatives_and_elimination(rng):
     value, slope, hessian = derivatives(loss, y)
     np.testing.assert_allclose(value, loss(y))
     np.testing.assert_allclose(slope, jax.grad(lambda t: loss(t).sum())(y), atol=1e-12)
-    matrix = np.moveaxis(np.array(hessian), -1, 0)
+    matrix = np.moveaxis(np.asarray(hessian), -1, 0)
     np.testing.assert_allclose(matrix, np.swapaxes(matrix, 1, 2), atol=1e-12)
-    solution, definite = solve_symmetric(hessian, slope, 5.0)
+    solution, definite = solve_symmetric(hessian, slope[:, None], 5.0)
     assert bool(definite.all())
     expected = np.linalg.solve(matrix + 5 * np.eye(5), np.asarray(slope).T[..., None])[..., 0].T
-    np.testing.assert_allclose(solution, expected, atol=1e-10)
-    _, definite = solve_symmetric(hessian, slope, -100.0)
+    np.testing.assert_allclose(solution[:, 0], expected, atol=1e-10)
+    _, definite = solve_symmetric(hessian, slope[:, None], -100.0)
     assert not bool(definite.any())
 
 

@@ -252,3 +252,54 @@ def test_the_caller_s_precision_is_left_alone():
     attnlaw.solve(DEFAULT)
     assert jax.numpy.ones(1).dtype == before == jax.numpy.float32
     assert attnlaw.solve(DEFAULT).residual < 1e-8
+
+
+def test_curve_is_the_line_of_single_solutions():
+    values = [0.1, 0.4, 1.0, 3.0]
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, alpha=values)
+    assert line.converged
+    assert line.name == "alpha"
+    singles = [attnlaw.solve(DEFAULT.replace(alpha=a), accuracy=3e-3) for a in values]
+    np.testing.assert_allclose(line.test_error, [s.test_error for s in singles], rtol=1e-6)
+    np.testing.assert_allclose(line.q, [s.overlaps.q for s in singles], rtol=1e-6)
+    np.testing.assert_allclose(line.m_hat, [s.conjugates.m_hat for s in singles], rtol=1e-6)
+    assert set(line.fixed_points_found) == {1}
+
+
+def test_curve_passes_through_the_collapse():
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, weight_decay=[2.0, 3.0, 3.6, 3.7, 5.0])
+    assert list(line.phase) == ["bulk", "bulk", "bulk", "collapsed", "collapsed"]
+
+
+def test_curve_over_tokens():
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, tokens=[2, 3])
+    assert line.test_error[1] > line.test_error[0]
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [
+        ({}, "one field with its values"),
+        ({"alpha": []}, "alpha must be a non-empty list"),
+        ({"alpha": [1.0, 0.5]}, "alpha must be sorted"),
+        ({"alhpa": [1.0]}, "did you mean alpha"),
+        ({"alpha": [-1.0, 1.0]}, "must be positive, got -1.0"),
+        ({"weight_decay": [0.0, 1.0]}, "ridgeless"),
+    ],
+)
+def test_bad_axis_is_refused(axis, words):
+    with pytest.raises(ValueError, match=words):
+        attnlaw.curve(DEFAULT, **axis)
+
+
+@pytest.mark.parametrize(("alpha", "decay"), [(0.05, 3e-3), (0.05, 1e-3), (0.01, 1e-3)])
+def test_small_decay_is_reached_from_larger_ones(alpha, decay):
+    solution = attnlaw.solve(DEFAULT.replace(alpha=alpha, weight_decay=decay), accuracy=3e-3)
+    assert solution.converged
+    assert solution.residual <= 1e-6
+    assert solution.overlaps.q < 2 * DEFAULT.target_power
+
+
+def test_too_many_tokens_are_refused():
+    with pytest.raises(ValueError, match="tokens must be at most 6 in the theory, got 7"):
+        attnlaw.solve(DEFAULT.replace(tokens=7))

@@ -19,6 +19,8 @@ _HOMES = {
     "Overlaps": "attnlaw.records",
     "Conjugates": "attnlaw.records",
     "solve": "attnlaw.theory.solve",
+    "curve": "attnlaw.theory.curve",
+    "Curve": "attnlaw.theory.curve",
     "critical_weight_decay": "attnlaw.theory.collapse",
     "Solution": "attnlaw.theory.solution",
     "ConvergenceError": "attnlaw.theory.solution",

@@ -13,8 +13,9 @@ from attnlaw.problem import Problem
 from attnlaw.records import Progress, ProgressCallback, silent
 from attnlaw.results import header, plain
 from attnlaw.spectra.discrete import Atoms
+from attnlaw.theory.curve import curve as curve_of
 from attnlaw.theory.solution import Solution
-from attnlaw.theory.solve import solve
+from attnlaw.theory.solve import check_solvable, solve
 from attnlaw.training.data import Data, sample
 from attnlaw.training.fit import TEST_SEQUENCES, Fit, fit
 from attnlaw.training.optimisers import LBFGS, Adam
@@ -40,8 +41,9 @@ TRAINED_RATIOS = (0.1, 0.25, 0.5, 2.0, 4.0)
 class Row:
     """One quantity of a comparison.
 
-    `difference` is (trained − theory at the drawn target), averaged over repeats, in units of its
-    standard error; None with a single repeat, which gives no standard error.
+    `difference` is the mean over repeats of trained − theory at that repeat's own drawn target, in
+    units of the standard error of that mean (a paired comparison: the scatter of the targets, which
+    dominates `trained_std_error`, cancels); None with a single repeat.
     """
 
     quantity: str
@@ -53,11 +55,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Curve:
+class LearningCurve:
     """Theory against α, and trained layers at some of them.
 
-    ratios (40), test_error and train_loss of the theory; trained_ratios with the same two
-    quantities of trained layers.
+    ratios (40 where all converge), test_error and train_loss of the theory; trained_ratios with
+    the same two quantities of trained layers.
     """
 
     ratios: FloatArray
@@ -85,13 +87,25 @@ class Comparison:
     theory: Solution
     theory_at_target: tuple[Solution, ...] = field(repr=False)
     fits: tuple[Fit, ...] = field(repr=False)
-    curve: Curve | None = field(default=None, repr=False)
+    curve: LearningCurve | None = field(default=None, repr=False)
 
     @property
     def converged(self) -> bool:
         """Whether every solution and every trained layer converged."""
         solved = all(s.converged for s in (self.theory, *self.theory_at_target))
         return solved and all(fit.converged for fit in self.fits)
+
+    @property
+    def reason(self) -> str | None:
+        """What did not converge, or None."""
+        for name, solution in (
+            ("theory", self.theory),
+            *(("theory at a drawn target", s) for s in self.theory_at_target),
+        ):
+            if not solution.converged:
+                return f"{name}: {solution.reason}"
+        stopped = [fit.relative_gradient for fit in self.fits if not fit.converged]
+        return f"a trained layer, relative gradient {max(stopped):.1e}" if stopped else None
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -105,6 +119,7 @@ class Comparison:
             "dim": self.dim,
             "repeats": len(self.fits),
             "converged": self.converged,
+            "width_sufficient": self.theory.width_sufficient,
             "rows": [dataclasses.asdict(row) for row in self.rows],
             "curve": curve,
         }
@@ -169,59 +184,62 @@ def compare(
 
     Raises:
         ValueError: bad input, before any long work.
-        ConvergenceError: the theory did not converge.
     """
     require_count("repeats", repeats, 1)
     key = jax.random.key(seed)
-    theory = solve(problem, accuracy=accuracy, seed=seed, progress=progress)
+    check_solvable(problem, accuracy)
+    settings: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "throw": False}
+    settings["progress"] = progress
+    theory = solve(problem, **settings)
     fits, at_target = [], []
     for repeat in range(repeats):
         progress(Progress("repeat", repeat, repeats, f"d = {dim}"))
         data = sample(problem, dim, jax.random.fold_in(key, repeat))
         fits.append(fit(problem, data, method, test_sequences=test_sequences, progress=progress))
         own = at_drawn_target(problem, data)
-        at_target.append(solve(own, accuracy=accuracy, seed=seed, progress=progress))
+        at_target.append(solve(own, **settings))
     drawn_curve = None
     if curve:
-        settings = {"method": method, "test_sequences": test_sequences, "progress": progress}
-        drawn_curve = ratio_curve(problem, dim, seed, accuracy, settings)
-        drawn_curve = _with_main_point(drawn_curve, problem, fits)
+        training: dict[str, Any] = {
+            "method": method,
+            "test_sequences": test_sequences,
+            "progress": progress,
+        }
+        drawn_curve = ratio_curve(problem, dim, fits, training, settings)
     return Comparison(problem, dim, theory, tuple(at_target), tuple(fits), drawn_curve)
 
 
 def ratio_curve(
-    problem: Problem, dim: int, seed: int, accuracy: float, settings: dict[str, Any]
-) -> Curve:
-    """Theory at 40 sample ratios in [0.05, 4], log-spaced, and layers trained at five of them."""
-    progress = settings["progress"]
-    ratios = np.geomspace(*CURVE_RANGE, CURVE_POINTS)
-    solutions = []
-    for index, ratio in enumerate(ratios):
-        progress(Progress("curve", index, CURVE_POINTS, f"α = {ratio:.3g}"))
-        own = problem.replace(sample_ratio=float(ratio))
-        solutions.append(solve(own, accuracy=max(accuracy, 3e-3), seed=seed))
-    fits = []
+    problem: Problem,
+    dim: int,
+    fits: list[Fit],
+    training: dict[str, Any],
+    settings: dict[str, Any],
+) -> LearningCurve:
+    """Theory at 40 sample ratios over [0.05, 4] (wider if α lies outside), layers at some.
+
+    `fits`, trained at the problem's own α, join the layers trained here. Points where the theory
+    does not converge are left out.
+    """
+    low, high = (
+        f(problem.sample_ratio, end) for f, end in zip((min, max), CURVE_RANGE, strict=True)
+    )
+    ratios = np.geomspace(low, high, CURVE_POINTS)
+    loose = settings | {"accuracy": max(settings["accuracy"], 3e-3)}
+    solved = [s for s in curve_of(problem, sample_ratio=ratios, **loose).solutions if s.converged]
+    layers = list(fits)
     for index, ratio in enumerate(TRAINED_RATIOS):
+        progress = training["progress"]
         progress(Progress("trained points", index, len(TRAINED_RATIOS), f"α = {ratio:g}"))
         own = problem.replace(sample_ratio=ratio)
-        key = jax.random.fold_in(jax.random.key(seed), 1000 + index)
-        fits.append(fit(own, sample(own, dim, key), **settings))
-    return Curve(
-        ratios,
-        np.array([s.test_error for s in solutions]),
-        np.array([s.train_loss for s in solutions]),
-        np.array(TRAINED_RATIOS),
-        np.array([f.test_error for f in fits]),
-        np.array([f.train_loss for f in fits]),
-    )
-
-
-def _with_main_point(curve: Curve, problem: Problem, fits: list[Fit]) -> Curve:
-    """The curve with the layers trained at the problem's own α among the trained points."""
-    ratios = np.append(curve.trained_ratios, [problem.sample_ratio] * len(fits))
-    test = np.append(curve.trained_test_error, [f.test_error for f in fits])
-    loss = np.append(curve.trained_train_loss, [f.train_loss for f in fits])
-    order = np.argsort(ratios, kind="stable")
-    return Curve(
-        curve.ratios, curve.test_error, curve.train_loss, ratios[order], test[order], loss[order]
+        key = jax.random.fold_in(jax.random.key(settings["seed"]), 1000 + index)
+        layers.append(fit(own, sample(own, dim, key), **training))
+    layers.sort(key=lambda layer: layer.problem.sample_ratio)
+    return LearningCurve(
+        np.array([s.problem.sample_ratio for s in solved]),
+        np.array([s.test_error for s in solved]),
+        np.array([s.train_loss for s in solved]),
+        np.array([layer.problem.sample_ratio for layer in layers]),
+        np.array([layer.test_error for layer in layers]),
+        np.array([layer.train_loss for layer in layers]),
     )

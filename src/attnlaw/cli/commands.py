@@ -29,16 +29,17 @@ def predict_command(accuracy: float, seed: int, out: Any, as_json: bool, **optio
     from attnlaw.theory.solve import solve
 
     problem = build_problem(options)
+    run = {"command": "predict", "seed": seed, "accuracy": accuracy}
     folder = prepare_folder(out) if out else None
     with shown_progress() as progress:
         solution = solve(problem, accuracy=accuracy, seed=seed, throw=False, progress=progress)
     if folder:
         from attnlaw.figures import spectrum
 
-        data = solution_dataset(solution)
+        data = solution_dataset(solution).assign_attrs(_run_attribute(run))
         _write(folder, problem, data, "spectrum.png", spectrum.draw(data))
     if as_json:
-        click.echo(json.dumps(solution_record(solution)))
+        click.echo(json.dumps(solution_record(solution) | {"run": run}))
     else:
         print_solution(solution)
     return 0 if solution.converged else _not_converged(solution.reason)
@@ -63,6 +64,7 @@ def train_command(
 
     problem, optimiser = build_problem(options), build_method(method)
     require_count("repeats", repeats, 1)
+    run = {"command": "train", "seed": seed, "dim": dim, "repeats": repeats, "method": method}
     folder = prepare_folder(out) if out else None
     key, fits = jax.random.key(seed), []
     with shown_progress() as progress:
@@ -73,12 +75,14 @@ def train_command(
     if folder:
         from attnlaw.figures import spectrum
 
-        dataset = fits_dataset(problem, fits)
+        dataset = fits_dataset(problem, fits).assign_attrs(_run_attribute(run))
         _write(folder, problem, dataset, "spectrum.png", spectrum.draw(dataset))
     if as_json:
-        click.echo(json.dumps(fits_record(problem, fits)))
+        click.echo(json.dumps(fits_record(problem, fits) | {"run": run}))
     else:
         print_fits(fits)
+    if any(fit.rank_ratio * dim >= fit.width < dim for fit in fits):
+        _warn_of_width(problem.width_ratio)
     stopped = [fit.relative_gradient for fit in fits if not fit.converged]
     return 0 if not stopped else _not_converged(f"relative gradient {max(stopped):.1e}")
 
@@ -109,34 +113,40 @@ def compare_command(
     from attnlaw.cli.display import print_comparison, shown_progress
     from attnlaw.comparison import compare
     from attnlaw.results import prepare_folder
-    from attnlaw.theory.solution import ConvergenceError
 
     problem, optimiser = build_problem(options), build_method(method)
+    run: dict[str, Any] = {
+        "command": "compare",
+        "seed": seed,
+        "dim": dim,
+        "repeats": repeats,
+        "method": method,
+    }
+    run["accuracy"] = accuracy
     folder = prepare_folder(out) if out else None
-    try:
-        with shown_progress() as progress:
-            comparison = compare(
-                problem,
-                dim,
-                repeats,
-                seed=seed,
-                method=optimiser,
-                accuracy=accuracy,
-                curve=curve and folder is not None,
-                progress=progress,
-            )
-    except ConvergenceError as error:
-        return _not_converged(str(error))
+    with shown_progress() as progress:
+        comparison = compare(
+            problem,
+            dim,
+            repeats,
+            seed=seed,
+            method=optimiser,
+            accuracy=accuracy,
+            curve=curve and folder is not None,
+            progress=progress,
+        )
     if folder:
         from attnlaw.figures import comparison as figure
 
-        data = figure.compute(comparison)
+        data = figure.compute(comparison).assign_attrs(_run_attribute(run))
         _write(folder, problem, data, "compare.png", figure.draw(data))
     if as_json:
-        click.echo(json.dumps(comparison.record()))
+        click.echo(json.dumps(comparison.record() | {"run": run}))
     else:
         print_comparison(comparison)
-    return 0 if comparison.converged else _not_converged("a trained layer")
+    if not comparison.theory.width_sufficient:
+        _warn_of_width(problem.width_ratio)
+    return 0 if comparison.converged else _not_converged(comparison.reason)
 
 
 @click.command("explain")
@@ -155,6 +165,19 @@ def _write(folder: Any, problem: Any, data: Any, name: str, figure: Any) -> None
     write_problem(folder, problem)
     write_dataset(folder, data)
     save(figure, folder / name)
+
+
+def _run_attribute(run: dict[str, Any]) -> dict[str, str]:
+    """How a result was made, as an attribute of its file."""
+    return {"run": json.dumps(run)}
+
+
+def _warn_of_width(width_ratio: float) -> None:
+    click.echo(
+        f"attnlaw: warning: the width κ = {width_ratio:g} binds the rank of the layer; the theory "
+        "describes a wider one",
+        err=True,
+    )
 
 
 def _not_converged(reason: str | None) -> int:

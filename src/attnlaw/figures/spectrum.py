@@ -41,7 +41,7 @@ def draw(data: "xr.Dataset", panel: Any = None) -> Any:
 def _histogram(panel: Any, data: "xr.Dataset") -> str:
     values = np.asarray(data["eigenvalues"])
     largest = max(values.max(), 1e-300)
-    nonzero = values[values > 1e-4 * largest]
+    nonzero = values[values > 0]
     count = min(60, max(12, nonzero.size // 6))
     edges = np.linspace(0.0, largest * 1.02, count + 1)
     heights, _ = np.histogram(nonzero, edges)

@@ -148,7 +148,6 @@ def from_matrix(matrix: ArrayLike) -> MatrixTarget:
             f"{np.abs(array - array.T).max():.3g}; give (S + Sᵀ)/2"
         )
     values = np.linalg.eigvalsh((array + array.T) / 2)
-    values = np.where(np.abs(values) <= 1e-10 * scale * len(values), 0.0, values)
     values = _eigenvalue_array("target matrix eigenvalues", values)
     return MatrixTarget(values, _weight_array(None, values.size), (array + array.T) / 2)
 
@@ -220,6 +219,8 @@ def _eigenvalue_array(name: str, values: ArrayLike) -> FloatArray:
             f"{name} must be a finite, non-empty 1-D array, got shape {array.shape}"
             + ("" if np.isfinite(array).all() else " with non-finite entries")
         )
+    # eigenvalues computed from a matrix come with rounding of either sign
+    array = np.where(np.abs(array) <= 1e-10 * np.abs(array).max(), 0.0, array)
     if array.min() < 0:
         raise ValueError(
             f"{name} must be zero or positive, got a smallest value of {array.min():.6g}; "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import ALIASES, Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.assemble import to_numpy
 from attnlaw.theory.kernel import solve_axis
@@ -32,12 +32,12 @@ class Curve:
     """Solutions along one field of a problem.
 
     Attributes:
-        field: the name of the field.
+        name: the field that varies.
         values: its values.
         solutions: one `Solution` a value.
     """
 
-    field: str
+    name: str
     values: FloatArray
     solutions: tuple[Solution, ...] = field(repr=False)
 
@@ -136,5 +136,5 @@ def _checked_axis(problem: Problem, axis: dict[str, Any]) -> tuple[str, FloatArr
         raise ValueError(f"{name} must be a non-empty list of values, got shape {values.shape}")
     if values.size > 1 and not (np.diff(values) > 0).all():
         raise ValueError(f"{name} must be sorted, each value above the one before; sort it first")
-    problem.part_of(name)
+    problem.part_of(ALIASES.get(name, name))
     return name, values

@@ -41,7 +41,7 @@ class Solved(NamedTuple):
 
 
 def cold_starts(problem: Problem) -> tuple[Any, Any]:
-    """Coordinates of an informed start (overlap 0.95 with the target) and an uninformed one (0.1)."""
+    """Coordinates of an informed start (ρ = 0.95) and an uninformed one (ρ = 0.1)."""
     power = problem.target_power
     length = power * problem.scale_of_target**2
     rows = []

@@ -9,7 +9,12 @@ from attnlaw.numerics.gaussian import normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
-from attnlaw.theory.assemble import collapsed_solution, live_solution, to_numpy
+from attnlaw.theory.assemble import (
+    RESIDUAL_TOLERANCE,
+    collapsed_solution,
+    live_solution,
+    to_numpy,
+)
 from attnlaw.theory.collapse import compiled_collapse
 from attnlaw.theory.kernel import Solved, cold_starts, solve_scrambles
 from attnlaw.theory.solution import ConvergenceError, Solution
@@ -20,6 +25,8 @@ SCRAMBLES = 8
 POINT_COUNTS = (2**10, 2**12, 2**14, 2**16)
 LOOSE_ACCURACY = 3e-3
 TEST_FACTOR = 4
+MOST_TOKENS = 6
+DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
 SIDES = ("informed", "uninformed")
 
 
@@ -55,8 +62,8 @@ def solve(
 
     Example:
         >>> solution = solve(Problem(), accuracy=3e-3)
-        >>> round(solution.test_error, 3)
-        0.098
+        >>> round(solution.test_error, 2)
+        0.1
     """
     check_solvable(problem, accuracy)
     guess = None if start is None else np.asarray(to_coordinates(problem, Overlaps(*start)))
@@ -75,6 +82,11 @@ def solve(
 def check_solvable(problem: Problem, accuracy: float) -> None:
     """Refuse λ = 0 and accuracies out of reach."""
     require_positive("accuracy", accuracy)
+    if problem.attention.tokens > MOST_TOKENS:
+        raise ValueError(
+            f"tokens must be at most {MOST_TOKENS} in the theory, got {problem.attention.tokens}; "
+            "the Gaussian average has T² + T − 2 dimensions; train layers instead"
+        )
     if accuracy < 1e-6:
         raise ValueError(
             f"accuracy must be at least 1e-06, got {accuracy!r}; "
@@ -118,7 +130,27 @@ def solve_at(
     pair = [guess, guess] if guess is not None else [*map(np.asarray, cold_starts(problem))]
     starts = np.stack(pair * (SCRAMBLES // 2))
     solved = to_numpy(solve_scrambles(problem, starts, points, test_points))
+    if not _settled(solved).any():
+        solved = _from_larger_decay(problem, points, test_points)
     return chosen(problem, solved, points, test_points, "given" if guess is not None else None)
+
+
+def _settled(solved: Solved) -> NDArray[np.bool_]:
+    """Which scrambles met the tolerance."""
+    return np.asarray(solved.residual) <= RESIDUAL_TOLERANCE
+
+
+def _from_larger_decay(problem: Problem, points: FloatArray, test_points: FloatArray) -> Solved:
+    """Follow the solution down from a larger weight decay, where the map contracts."""
+    starts = np.tile(np.asarray(cold_starts(problem)[0]), (SCRAMBLES, 1))
+    for factor in DECAY_FACTORS:
+        nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
+        solved = to_numpy(solve_scrambles(nearby, starts, points, test_points))
+        usable = _settled(solved) & ~solved.collapsed
+        if usable.any():
+            starts = solved.coordinates.copy()
+            starts[~usable] = starts[np.flatnonzero(usable)[0]]
+    return solved
 
 
 def chosen(
@@ -152,14 +184,22 @@ def chosen(
 def _lowest(
     problem: Problem, solved: Solved, points: FloatArray, test_points: FloatArray
 ) -> tuple[Solved, int, str]:
-    """Where the two halves disagree, solve all scrambles again from the half of lower Φ."""
-    halves = [solved.coordinates[0::2], solved.coordinates[1::2]]
-    means = [half.mean(axis=0) for half in halves]
-    spread = max(float(half.std(axis=0).max()) for half in halves)
-    if np.abs(means[0] - means[1]).max() <= 0.05 + 6 * spread:
+    """All scrambles on the fixed point of lowest Φ that either half of them met.
+
+    Scrambles that did not settle, or that settled elsewhere, are solved again from one that did.
+    """
+    settled = _settled(solved)
+    halves = [np.flatnonzero(settled[side::2]) * 2 + side for side in (0, 1)]
+    met = [side for side in (0, 1) if halves[side].size]
+    if not met:
+        return solved, 0, SIDES[0]
+    means = [solved.coordinates[halves[side]].mean(axis=0) for side in met]
+    spread = max(float(solved.coordinates[halves[side]].std(axis=0).max()) for side in met)
+    apart = np.abs(means[0] - means[-1]).max() > 0.05 + 6 * spread
+    if settled.all() and not apart:
         return solved, 1, SIDES[0]
-    losses = [solved.observed.train_loss[half::2].mean() for half in (0, 1)]
-    side = int(np.argmin(losses))
-    starts = np.tile(halves[side][0], (SCRAMBLES, 1))
+    losses = [solved.observed.train_loss[halves[side]].mean() for side in met]
+    side = met[int(np.argmin(losses))]
+    starts = np.tile(solved.coordinates[halves[side][0]], (SCRAMBLES, 1))
     again = to_numpy(solve_scrambles(problem, starts, points, test_points))
-    return again, 2, SIDES[side]
+    return again, 2 if apart else 1, SIDES[side]

@@ -31,13 +31,13 @@ class Fit:
         problem: what was trained.
         dim, width: d and p.
         S: learned query–key map W Wᵀ/√(pd), d×d.
-        eigenvalues: of S, sorted.
+        eigenvalues: of S, sorted; those below 1e-4 of the largest are set to zero.
         q, m, Q0: Tr S²/d, Tr S S0/d, Tr S0²/d of the drawn target.
         train_loss: L/d², penalty included (1.4).
         train_error: mean loss of a training sequence.
         test_error, test_error_clean: on fresh sequences, against noisy and noiseless labels.
         test_error_std_error: standard error of test_error from its finite number of sequences.
-        rank_ratio: eigenvalues above 1e-4 of the largest, over d (0 when S vanishes).
+        rank_ratio: nonzero eigenvalues over d.
         relative_gradient: ‖∇L‖·‖W‖/L where training stopped.
         converged: whether that met the optimiser's tolerance.
         evaluations: evaluations of the objective.
@@ -120,7 +120,7 @@ def _measured(
 ) -> Fit:
     width = found.factor.shape[1]
     learned = found.factor @ found.factor.T / np.sqrt(width * data.dim)
-    eigenvalues = np.linalg.eigvalsh(learned)
+    eigenvalues = _cleaned(np.linalg.eigvalsh(learned), data.target)
     noisy, clean, std_error = measured_errors(problem, data, learned, count, key)
     return Fit(
         problem=problem,
@@ -136,7 +136,7 @@ def _measured(
         test_error=noisy,
         test_error_clean=clean,
         test_error_std_error=std_error,
-        rank_ratio=_rank(eigenvalues, data.target) / data.dim,
+        rank_ratio=np.count_nonzero(eigenvalues) / data.dim,
         relative_gradient=found.relative_gradient,
         converged=found.converged,
         evaluations=found.evaluations,
@@ -165,9 +165,9 @@ def _chunk_errors(problem: Problem, learned: Any, chunk: Chunk, clean: Any) -> A
     )
 
 
-def _rank(eigenvalues: FloatArray, target: FloatArray) -> int:
-    """Eigenvalues above 1e-4 of the largest of S; none when S is negligible beside the target."""
+def _cleaned(eigenvalues: FloatArray, target: FloatArray) -> FloatArray:
+    """Eigenvalues with those below 1e-4 of the largest set to zero, all where S is negligible."""
     largest = eigenvalues[-1]
-    if largest <= 1e-6 * np.linalg.norm(target, 2):
-        return 0
-    return int(np.sum(eigenvalues > RANK_TOLERANCE * largest))
+    negligible = largest <= 1e-6 * np.linalg.norm(target, 2)
+    kept = (eigenvalues > RANK_TOLERANCE * largest) & ~negligible
+    return np.where(kept, eigenvalues, 0.0)
