@@ -156,7 +156,11 @@ def test_explain_knows_every_printed_key(capsys):
 BAD = [
     (["--alpha", "0"], "sample_ratio = n/d² must be positive, got 0.0"),
     (["--alpha", "-2"], "must be positive, got -2.0"),
-    (["--alpha", "nan"], "must be one finite number, got nan"),
+    (["--alpha", "nan"], "must be one finite number of size at most 1e+12, got nan"),
+    (["--alpha", "1e300"], "of size at most 1e+12, got 1e+300"),
+    (["--beta", "1e-300"], "beta must be at least 1e-12"),
+    (["--tokens", "50"], "tokens must be at most 6 in the theory"),
+    (["--target", "powerlaw:1.25,40,7"], "must read powerlaw:GAMMA,DIM"),
     (["--alpha", "many"], "'many' is not a valid float"),
     (["--kappa0", "0"], "target_rank_ratio = p0/d must be positive"),
     (["--kappa", "-1"], "width_ratio = p/d must be positive"),
@@ -237,6 +241,36 @@ def test_bad_training_input(command, arguments, words, capsys):
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     assert words in printed.err
+
+
+def test_comparison_is_refused_before_the_theory_is_solved(capsys, monkeypatch):
+    monkeypatch.setattr("attnlaw.comparison.solve", None)
+    assert run(["compare", "--dim", "20", "--kappa0", "0.01"]) == 2
+    assert "raise dim to 100 or more" in capsys.readouterr().err
+
+
+def test_a_width_that_binds_is_said(capsys):
+    assert run(["train", "--dim", "20", "--repeats", "1", "--kappa", "0.2"]) == 0
+    assert "binds the rank" in capsys.readouterr().err
+
+
+def test_a_missed_accuracy_is_said(capsys, monkeypatch):
+    monkeypatch.setattr("attnlaw.theory.solve.POINT_COUNTS", (2**10, 2**10))
+    assert run(["predict", "--accuracy", "1e-5"]) == 0
+    assert "accuracy 1e-05 was not reached" in capsys.readouterr().err
+
+
+def test_a_full_disk_loses_no_result(tmp_path, capsys, monkeypatch):
+    def full(self, _):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    assert run(["predict", "--json", "--out", str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["converged"] is True
+    assert "No space left on device" in printed.err
+    assert [p.name for p in tmp_path.iterdir()] == ["problem.json"]
 
 
 def test_interruption_says_so(capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """`solve` against the reference values, limits and its own internal checks."""
 
 import json
+import pickle
 
 import jax
 import numpy as np
@@ -197,6 +198,8 @@ def test_unconverged_is_said_and_carries_the_solution(monkeypatch):
     with pytest.raises(ConvergenceError, match="try a start from a neighbouring problem") as told:
         attnlaw.solve(DEFAULT)
     assert told.value.solution.test_error == marked.test_error
+    again = pickle.loads(pickle.dumps(told.value))
+    assert again.solution.test_error == marked.test_error
 
 
 @pytest.mark.parametrize(
@@ -216,6 +219,9 @@ def test_unconverged_is_said_and_carries_the_solution(monkeypatch):
         (lambda: DEFAULT.replace(exponent=1.0), "unknown problem field 'exponent'"),
         (lambda: Problem(target=attnlaw.Atoms([0.0, 0.0])), "only zero eigenvalues"),
         (lambda: Problem(noise="loud"), "noise must be one finite number, got 'loud'"),
+        (lambda: Problem(sample_ratio=None), "must be one finite number, got None"),
+        (lambda: Problem.from_dict({"noise": 1.0}), "problem must have the keys"),
+        (lambda: attnlaw.solve(DEFAULT, start=Overlaps(-1.0, 0.0, 1.0)), "start must be finite"),
     ],
 )
 def test_bad_input_is_refused(call, words):

@@ -16,7 +16,7 @@ from attnlaw.spectra.discrete import Atoms
 from attnlaw.theory.curve import curve as curve_of
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.solve import check_solvable, solve
-from attnlaw.training.data import Data, sample
+from attnlaw.training.data import Data, check_drawable, sample
 from attnlaw.training.fit import TEST_SEQUENCES, Fit, fit
 from attnlaw.training.optimisers import LBFGS, Adam
 
@@ -188,6 +188,8 @@ def compare(
     require_count("repeats", repeats, 1)
     key = jax.random.key(seed)
     check_solvable(problem, accuracy)
+    for ratio in (problem.sample_ratio, *(TRAINED_RATIOS if curve else ())):
+        check_drawable(problem.replace(sample_ratio=ratio), dim)
     settings: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "throw": False}
     settings["progress"] = progress
     theory = solve(problem, **settings)

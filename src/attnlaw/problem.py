@@ -146,9 +146,11 @@ class Problem:
         Raises:
             ValueError: a kind that is not known.
         """
+        expected = [f.name for f in dataclasses.fields(cls)]
+        if sorted(record) != sorted(expected):
+            raise ValueError(f"problem must have the keys {expected}, got {sorted(record)}")
         parts = {name: _build(name, record[name]) for name in _KINDS}
-        numbers = {name: record[name] for name in ("sample_ratio", "width_ratio", "noise")}
-        return cls(**parts, **numbers)
+        return cls(**{**record, **parts})
 
 
 _KINDS: dict[str, dict[str, Any]] = {
@@ -161,7 +163,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 def _build(name: str, record: dict[str, Any]) -> Any:
     fields, known = dict(record), _KINDS[name]
-    kind = fields.pop("kind")
+    kind = fields.pop("kind", None)
     if kind not in known:
         raise ValueError(f"{name} kind must be one of {', '.join(known)}, got {kind!r}")
     return known[kind](**fields)

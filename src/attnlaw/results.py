@@ -200,10 +200,18 @@ def write_problem(folder: Path, problem: Problem) -> None:
 
 def write_dataset(folder: Path, data: "xr.Dataset") -> None:
     """result.nc, replaced atomically."""
-    _replace(folder / "result.nc", lambda path: data.to_netcdf(path, engine="h5netcdf"))
+    # made in memory first: HDF5 does not survive a disk that fills under it
+    content = bytes(data.to_netcdf(engine="h5netcdf"))
+    _replace(folder / "result.nc", lambda path: path.write_bytes(content))
 
 
 def _replace(path: Path, write: Any) -> None:
     partial = path.with_name(f".{path.name}.partial")
-    write(partial)
-    os.replace(partial, path)
+    try:
+        write(partial)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(
+            f"cannot write {str(path)!r} ({error.strerror}); free space or choose another --out"
+        ) from error

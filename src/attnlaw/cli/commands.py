@@ -33,15 +33,21 @@ def predict_command(accuracy: float, seed: int, out: Any, as_json: bool, **optio
     folder = prepare_folder(out) if out else None
     with shown_progress() as progress:
         solution = solve(problem, accuracy=accuracy, seed=seed, throw=False, progress=progress)
+    if as_json:
+        click.echo(json.dumps(solution_record(solution) | {"run": run}))
+    else:
+        print_solution(solution)
     if folder:
         from attnlaw.figures import spectrum
 
         data = solution_dataset(solution).assign_attrs(_run_attribute(run))
         _write(folder, problem, data, "spectrum.png", spectrum.draw(data))
-    if as_json:
-        click.echo(json.dumps(solution_record(solution) | {"run": run}))
-    else:
-        print_solution(solution)
+    if solution.converged and solution.integration_error > accuracy:
+        click.echo(
+            f"attnlaw: warning: accuracy {accuracy:g} was not reached, "
+            f"integration_error is {solution.integration_error:.1e}",
+            err=True,
+        )
     return 0 if solution.converged else _not_converged(solution.reason)
 
 
@@ -72,15 +78,15 @@ def train_command(
             progress(Progress("repeat", repeat, repeats, f"d = {dim}"))
             data = sample(problem, dim, jax.random.fold_in(key, repeat))
             fits.append(fit(problem, data, optimiser, progress=progress))
+    if as_json:
+        click.echo(json.dumps(fits_record(problem, fits) | {"run": run}))
+    else:
+        print_fits(fits)
     if folder:
         from attnlaw.figures import spectrum
 
         dataset = fits_dataset(problem, fits).assign_attrs(_run_attribute(run))
         _write(folder, problem, dataset, "spectrum.png", spectrum.draw(dataset))
-    if as_json:
-        click.echo(json.dumps(fits_record(problem, fits) | {"run": run}))
-    else:
-        print_fits(fits)
     if any(fit.rank_ratio * dim >= fit.width < dim for fit in fits):
         _warn_of_width(problem.width_ratio)
     stopped = [fit.relative_gradient for fit in fits if not fit.converged]
@@ -135,15 +141,15 @@ def compare_command(
             curve=curve and folder is not None,
             progress=progress,
         )
+    if as_json:
+        click.echo(json.dumps(comparison.record() | {"run": run}))
+    else:
+        print_comparison(comparison)
     if folder:
         from attnlaw.figures import comparison as figure
 
         data = figure.compute(comparison).assign_attrs(_run_attribute(run))
         _write(folder, problem, data, "compare.png", figure.draw(data))
-    if as_json:
-        click.echo(json.dumps(comparison.record() | {"run": run}))
-    else:
-        print_comparison(comparison)
     if not comparison.theory.width_sufficient:
         _warn_of_width(problem.width_ratio)
     return 0 if comparison.converged else _not_converged(comparison.reason)

@@ -3,6 +3,7 @@
 Exit codes: 0 success, 2 bad input, 3 a computation did not converge, 130 interrupted.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -10,6 +11,8 @@ from importlib.metadata import version
 import click
 
 from attnlaw.cli.commands import compare_command, explain_command, predict_command, train_command
+
+INTERRUPTED = 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,7 +27,13 @@ for _command in (predict_command, train_command, compare_command, explain_comman
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    if code == INTERRUPTED:
+        # compiled code may still be running in other threads: leave without tearing it down
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +47,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(error.format_message())
     except (KeyboardInterrupt, click.Abort):
         print("attnlaw: interrupted", file=sys.stderr)
-        return 130
-    except (ValueError, OSError, MemoryError) as error:
+        return INTERRUPTED
+    except (ValueError, OSError, MemoryError, ArithmeticError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__)
     return code if isinstance(code, int) else 0
 

@@ -175,8 +175,8 @@ def parse_target(text: str, kappa0: float) -> Any:
     if text.startswith("powerlaw:"):
         parts = text.removeprefix("powerlaw:").split(",")
         try:
-            exponent, dim = float(parts[0]), int(parts[1])
-        except (ValueError, IndexError):
+            (exponent, dim) = (kind(part) for kind, part in zip((float, int), parts, strict=True))
+        except ValueError:
             raise ValueError(
                 f"target power law must read powerlaw:GAMMA,DIM, got {text!r}; "
                 "for example powerlaw:1.25,400"

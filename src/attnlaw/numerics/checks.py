@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+LARGEST = 1e12
+_NEVER_NUMBERS = (type(None), bool, np.bool_, str, bytes, complex, list, tuple, dict, np.ndarray)
+
 
 def is_concrete(value: Any) -> bool:
     """Whether a value can be looked at: traced and symbolic values cannot."""
@@ -12,10 +15,11 @@ def is_concrete(value: Any) -> bool:
 
 def require_real(name: str, value: Any, remedy: str = "") -> None:
     """Raise unless `value` is one finite real number."""
-    if not is_concrete(value):
-        return
-    if isinstance(value, bool | str | np.ndarray) or not np.isfinite(value):
+    if isinstance(value, _NEVER_NUMBERS):
         raise ValueError(_message(name, "must be one finite number", value, remedy))
+    if is_concrete(value) and not abs(value) <= LARGEST:
+        rule = f"must be one finite number of size at most {LARGEST:g}"
+        raise ValueError(_message(name, rule, value, remedy))
 
 
 def require_positive(name: str, value: Any, remedy: str = "") -> None:
@@ -23,6 +27,8 @@ def require_positive(name: str, value: Any, remedy: str = "") -> None:
     require_real(name, value, remedy)
     if is_concrete(value) and value <= 0:
         raise ValueError(_message(name, "must be positive", value, remedy))
+    if is_concrete(value) and value < 1 / LARGEST:
+        raise ValueError(_message(name, f"must be at least {1 / LARGEST:g}", value, remedy))
 
 
 def require_nonnegative(name: str, value: Any, remedy: str = "") -> None:
@@ -34,7 +40,7 @@ def require_nonnegative(name: str, value: Any, remedy: str = "") -> None:
 
 def require_count(name: str, value: Any, least: int, remedy: str = "") -> None:
     """Raise unless `value` is a whole number of at least `least`."""
-    if not is_concrete(value):
+    if not is_concrete(value) and not isinstance(value, _NEVER_NUMBERS):
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         rule = f"must be a whole number of at least {least}"

@@ -85,6 +85,10 @@ class Atoms(_Discrete):
         """S0 = O diag(values) Oᵀ, O a Haar orthogonal frame; `dim` must fit the weights."""
         return _in_random_frame(self.spectrum(dim), key)
 
+    def check_dim(self, dim: int) -> None:
+        """Raise ValueError unless d makes every wᵢ d whole."""
+        self.spectrum(dim)
+
     def spectrum(self, dim: int) -> FloatArray:
         """The d eigenvalues, each value repeated wᵢ d times.
 
@@ -121,12 +125,16 @@ class MatrixTarget(_Discrete):
         Raises:
             ValueError: `dim` is not its size.
         """
+        self.check_dim(dim)
+        return jax.numpy.asarray(self.matrix)
+
+    def check_dim(self, dim: int) -> None:
+        """Raise ValueError unless d is the size of the matrix."""
         if dim != len(self.matrix):
             raise ValueError(
                 f"dim must equal the size of the target matrix, got {dim} for "
                 f"{len(self.matrix)}; use dim = {len(self.matrix)}"
             )
-        return jax.numpy.asarray(self.matrix)
 
 
 def from_matrix(matrix: ArrayLike) -> MatrixTarget:
@@ -136,7 +144,8 @@ def from_matrix(matrix: ArrayLike) -> MatrixTarget:
         ValueError: the array is not square, finite, symmetric and positive semidefinite.
     """
     array = np.asarray(matrix, dtype=float)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or not np.isfinite(array).all():
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.size > 0
+    if not square or not np.isfinite(array).all():
         raise ValueError(
             f"target matrix must be a finite square array, got shape {array.shape}; "
             "give a d×d matrix or a 1-D array of eigenvalues"
@@ -195,9 +204,13 @@ class PowerLaw(_Discrete):
         Raises:
             ValueError: `dim` differs from the law's own d.
         """
+        self.check_dim(dim)
+        return _in_random_frame(self.values, key)
+
+    def check_dim(self, dim: int) -> None:
+        """Raise ValueError unless d is the law's own."""
         if dim != self.dim:
             raise ValueError(f"dim must equal that of the power law, got {dim} for {self.dim}")
-        return _in_random_frame(self.values, key)
 
 
 def _as_number(value: Any) -> Any:

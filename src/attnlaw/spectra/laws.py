@@ -51,6 +51,10 @@ class TargetLaw(Protocol):
         """A d×d target matrix."""
         ...
 
+    def check_dim(self, dim: int) -> None:
+        """Raise ValueError unless a target of this dimension can be drawn."""
+        ...
+
 
 @partial(jax.tree_util.register_dataclass, data_fields=["target_rank_ratio"], meta_fields=[])
 @dataclass(frozen=True)
@@ -125,6 +129,10 @@ class MarchenkoPastur:
         rank = self.target_rank(dim)
         factor = jax.random.normal(key, (dim, rank), dtype=float)
         return factor @ factor.T / (rank * dim) ** 0.5
+
+    def check_dim(self, dim: int) -> None:
+        """Raise ValueError unless κ0 d ≥ 1."""
+        self.target_rank(dim)
 
     def target_rank(self, dim: int) -> int:
         """p0 = κ0 d, to the nearest whole number.

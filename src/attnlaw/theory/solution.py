@@ -15,6 +15,9 @@ class ConvergenceError(RuntimeError):
         super().__init__(message)
         self.solution = solution
 
+    def __reduce__(self) -> tuple[type, tuple[str, "Solution"]]:
+        return type(self), (str(self), self.solution)
+
 
 @dataclass(frozen=True)
 class Solution:

@@ -1,5 +1,6 @@
 """`solve`: the state-evolution fixed point of a problem, with an error bar."""
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,6 +67,8 @@ def solve(
         0.1
     """
     check_solvable(problem, accuracy)
+    if start is not None and not (np.isfinite(start).all() and start[0] > 0 and start[2] > 0):
+        raise ValueError(f"start must be finite with q > 0 and sigma > 0, got {tuple(start)}")
     guess = None if start is None else np.asarray(to_coordinates(problem, Overlaps(*start)))
     counts = point_counts(accuracy)
     for count in counts:
@@ -178,7 +181,12 @@ def chosen(
             return collapsed_solution(
                 problem, flat, test_points, found, int(solved.iterations.max())
             )
-    return live_solution(problem, solved, found, label or side, points.shape[-1])
+    # within a hair of the critical decay some scrambles collapse and others do not
+    alive = np.flatnonzero(~solved.collapsed)
+    if 2 * alive.size <= SCRAMBLES:
+        return collapsed_solution(problem, flat, test_points, found, int(solved.iterations.max()))
+    kept = jax.tree.map(lambda leaf: leaf[alive], solved)
+    return live_solution(problem, kept, found, label or side, points.shape[-1])
 
 
 def _lowest(

@@ -98,20 +98,9 @@ def sample(problem: Problem, dim: int, key: jax.Array) -> Data:
         >>> sample(Problem(sample_ratio=0.5), 20, jax.random.key(0)).count
         200
     """
-    require_count("dim", dim, 2)
-    count = round(problem.sample_ratio * dim**2)
-    if count < 1:
-        raise ValueError(
-            f"sample_ratio * dim² must be at least 1, got {problem.sample_ratio} * {dim}² = "
-            f"{problem.sample_ratio * dim**2:g}; raise dim or sample_ratio"
-        )
-    tokens = problem.attention.tokens
+    count = check_drawable(problem, dim)
     number = -(-count // CHUNK)
     size = min(CHUNK, count)
-    needed = 8.0 * number * size * (tokens * dim + tokens**2) + 8.0 * 60 * dim**2
-    require_memory(
-        needed, f"{count} sequences of {tokens} tokens at dim = {dim}", "lower dim or alpha"
-    )
     target_key, data_key = jax.random.split(key)
     target = problem.target.draw(dim, target_key)
     drawn = [
@@ -125,6 +114,31 @@ def sample(problem: Problem, dim: int, key: jax.Array) -> Data:
         weight,
     )
     return Data(problem, dim, count, np.asarray(target), chunks, key)
+
+
+def check_drawable(problem: Problem, dim: int) -> int:
+    """The number of sequences at dimension d; refuses what cannot be drawn or will not fit.
+
+    Raises:
+        ValueError: a dimension that does not fit the target, no sequences, or a size beyond the
+            memory of this machine.
+    """
+    require_count("dim", dim, 2)
+    problem.target.check_dim(dim)
+    count = round(problem.sample_ratio * dim**2)
+    if count < 1:
+        raise ValueError(
+            f"sample_ratio * dim² must be at least 1, got {problem.sample_ratio} * {dim}² = "
+            f"{problem.sample_ratio * dim**2:g}; raise dim or sample_ratio"
+        )
+    tokens = problem.attention.tokens
+    width = max(1.0, problem.width_ratio * dim)
+    padded = count + CHUNK
+    needed = 8.0 * padded * (tokens * dim + tokens**2) + 8.0 * 50 * dim * (dim + width)
+    needed += 8.0 * dim * dim * getattr(problem.target, "target_rank_ratio", 1.0)
+    what = f"{count} sequences of {tokens} tokens at dim = {dim}, width {width:.0f}"
+    require_memory(needed, what, "lower dim, alpha or kappa")
+    return count
 
 
 def fresh_chunks(
