@@ -8,9 +8,6 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share compiled functions between the workers of a run and between runs."""
-    jax.config.update("jax_compilation_cache_dir", str(config.rootpath / ".jax_cache"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     config.addinivalue_line("markers", "single: run in JAX's default precision")
 
 

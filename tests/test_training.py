@@ -178,3 +178,18 @@ def test_progress_is_reported_and_unconverged_said(key):
 def test_bad_input_is_refused(call, words, key):
     with pytest.raises(ValueError, match=words):
         call(key)
+
+
+@pytest.mark.slow
+def test_lbfgs_reaches_the_minimum_to_eight_digits_in_seconds(key):
+    """The noiseless reference problem at d = 100; the lowest value is that of a longer run."""
+    problem = Problem(noise=0.0)
+    data = sample(problem, 100, key)
+    fit(problem, data, LBFGS(max_evaluations=2), test_sequences=2000)  # compilation
+    default = fit(problem, data, test_sequences=2000)
+    lowest = fit(problem, data, LBFGS(tolerance=1e-8), test_sequences=2000)
+    assert default.converged
+    assert lowest.relative_gradient < default.relative_gradient
+    gap = default.train_loss / lowest.train_loss - 1
+    assert 0 <= gap <= 1e-8
+    assert default.seconds <= 15
