@@ -1,1 +1,1 @@
-"""The theory road: solve, solution, collapse."""
+"""The theory road: solve, curve, the compiled kernel, solution, collapse."""
