@@ -92,8 +92,7 @@ class Comparison:
     @property
     def converged(self) -> bool:
         """Whether every solution and every trained layer converged."""
-        solved = all(s.converged for s in (self.theory, *self.theory_at_target))
-        return solved and all(fit.converged for fit in self.fits)
+        return self.reason is None
 
     @property
     def reason(self) -> str | None:

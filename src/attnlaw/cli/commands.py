@@ -121,14 +121,14 @@ def compare_command(
     from attnlaw.results import prepare_folder
 
     problem, optimiser = build_problem(options), build_method(method)
-    run: dict[str, Any] = {
+    run = {
         "command": "compare",
         "seed": seed,
+        "accuracy": accuracy,
         "dim": dim,
         "repeats": repeats,
         "method": method,
     }
-    run["accuracy"] = accuracy
     folder = prepare_folder(out) if out else None
     with shown_progress() as progress:
         comparison = compare(

@@ -120,7 +120,7 @@ def curve(
             start = solution.overlaps if solution.rank_ratio > 0 else None
             again = solve(own, accuracy=accuracy, seed=seed, start=start, throw=False)
             solution = again if again.converged else solution
-        solutions.append(judged(solution, accuracy, throw))
+        solutions.append(judged(solution, throw))
     return Curve(name, values, tuple(solutions))
 
 

@@ -79,7 +79,7 @@ def solve(
             break
         if solution.rank_ratio > 0:
             guess = np.asarray(to_coordinates(problem, solution.overlaps))
-    return judged(solution, accuracy, throw)
+    return judged(solution, throw)
 
 
 def check_solvable(problem: Problem, accuracy: float) -> None:
@@ -114,7 +114,7 @@ def gaussian_points(problem: Problem, count: int, seed: int) -> tuple[FloatArray
     return points, normal_points(constraints, TEST_FACTOR * count, SCRAMBLES, seed + 2**32)
 
 
-def judged(solution: Solution, accuracy: float, throw: bool) -> Solution:
+def judged(solution: Solution, throw: bool) -> Solution:
     """The solution, or the error that says what to try."""
     if throw and not solution.converged:
         raise ConvergenceError(
@@ -170,21 +170,16 @@ def chosen(
     solved, found, side = _lowest(problem, solved, points, test_points)
     flat = compiled_collapse(problem, points)
     critical = np.mean(np.asarray(flat.critical_decay_scaled))
-    if solved.collapsed.all():
-        return collapsed_solution(
-            problem, flat, test_points, max(found, 1), int(solved.iterations.max())
-        )
-    if problem.weight_decay_scaled >= critical:
-        found += 1
-        loss_at_zero = problem.sample_ratio * np.mean(np.asarray(flat.loss))
-        if loss_at_zero <= np.mean(solved.observed.train_loss):
-            return collapsed_solution(
-                problem, flat, test_points, found, int(solved.iterations.max())
-            )
     # within a hair of the critical decay some scrambles collapse and others do not
     alive = np.flatnonzero(~solved.collapsed)
-    if 2 * alive.size <= SCRAMBLES:
-        return collapsed_solution(problem, flat, test_points, found, int(solved.iterations.max()))
+    flat_wins = 2 * alive.size <= SCRAMBLES
+    if alive.size and problem.weight_decay_scaled >= critical:
+        found += 1
+        loss_at_zero = problem.sample_ratio * np.mean(np.asarray(flat.loss))
+        flat_wins |= bool(loss_at_zero <= np.mean(solved.observed.train_loss))
+    if flat_wins:
+        iterations = int(solved.iterations.max())
+        return collapsed_solution(problem, flat, test_points, max(found, 1), iterations)
     kept = jax.tree.map(lambda leaf: leaf[alive], solved)
     return live_solution(problem, kept, found, label or side, points.shape[-1])
 
