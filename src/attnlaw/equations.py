@@ -2,10 +2,12 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from attnlaw.channels.channel import ChannelAverages, attention_error, channel_averages
 from attnlaw.denoisers import EigenThreshold, MatrixSide
+from attnlaw.numerics.gaussian import mean_over_chunks
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
@@ -13,12 +15,16 @@ FLOOR = 1e-14
 
 
 class Step(NamedTuple):
-    """One application of the map, with everything computed on the way."""
+    """One application of the map, with everything computed on the way.
+
+    `jumped` is what it would give if one Gaussian point passed to its other proximal point.
+    """
 
     overlaps: Overlaps
     conjugates: Conjugates
     channel: ChannelAverages
     matrix: MatrixSide
+    jumped: Overlaps
 
 
 class Observables(NamedTuple):
@@ -33,18 +39,60 @@ class Observables(NamedTuple):
     rank_ratio: Any
 
 
-def state_evolution(problem: Problem, overlaps: Overlaps, points: Any) -> Step:
+def state_evolution(
+    problem: Problem, overlaps: Overlaps, chunks: Any, used: Any | None = None
+) -> Step:
     """(q, m, Σ) → (q̂, m̂, Σ̂) by (3.2)–(3.3) → (q, m, Σ) by (4.1), over standard normal points.
 
     q and Σ are kept above a tiny floor, so that the collapsed solution S = 0 is the fixed point
     at the floor instead of a logarithm of zero.
+
+    Args:
+        problem: the problem.
+        overlaps: q, m, Σ.
+        chunks: points in chunks (chunks, 2, K_eff, B).
+        used: number of chunks to average over, all of them when not given.
     """
     channel = channel_averages(
-        problem.attention, problem.loss, overlaps, problem.score_variance, points
+        problem.attention, problem.loss, overlaps, problem.score_variance, chunks, used
     )
     conjugates = _kept_positive(channel.conjugates(problem.sample_ratio))
-    matrix = EigenThreshold().matrix_side(problem.target, conjugates, problem.weight_decay_scaled)
-    return Step(_floored(problem, matrix.overlaps), conjugates, channel, matrix)
+    matrix, jumped = _matrix_sides(problem, conjugates, channel)
+    return Step(_floored(problem, matrix.overlaps), conjugates, channel, matrix, jumped)
+
+
+def _matrix_sides(
+    problem: Problem, conjugates: Conjugates, channel: ChannelAverages
+) -> tuple[MatrixSide, Overlaps]:
+    """The matrix side, and the overlaps that it gives after the largest single-point jump."""
+    jump = channel.conjugate_jump(problem.sample_ratio)
+    moved = _kept_positive(Conjugates(*(h + j for h, j in zip(conjugates, jump, strict=True))))
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), conjugates, moved)
+
+    def side(index: Any) -> MatrixSide:
+        own = jax.tree.map(lambda leaf: leaf[index], both)
+        return EigenThreshold().matrix_side(problem.target, own, problem.weight_decay_scaled)
+
+    def fill(index: Any, sides: MatrixSide) -> MatrixSide:
+        return jax.tree.map(lambda row, new: row.at[index].set(new), sides, side(index))
+
+    shape = jax.eval_shape(side, 0)
+    blank = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), shape)
+    jumps = channel.two_minima > 0
+    sides = jax.lax.fori_loop(0, jnp.where(jumps, 2, 1), fill, blank)
+    here = jax.tree.map(lambda leaf: leaf[0], sides)
+    there = jax.tree.map(lambda leaf: jnp.where(jumps, leaf[1], leaf[0]), sides.overlaps)
+    return here, _floored(problem, there)
+
+
+def largest_jump(problem: Problem, step: Step) -> Any:
+    """Largest change of the map's coordinates when one point passes to its other minimum.
+
+    The sampled map is discontinuous where the proximal step has two minima of equal height; its
+    residual cannot be brought below half such a jump.
+    """
+    jumped = to_coordinates(problem, step.jumped)
+    return jnp.max(jnp.abs(jumped - to_coordinates(problem, step.overlaps)))
 
 
 def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
@@ -55,18 +103,35 @@ def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
     return coupling + problem.sample_ratio * step.channel.moreau - step.matrix.free_energy
 
 
-def observables(problem: Problem, overlaps: Overlaps, step: Step, points: Any) -> Observables:
-    """Losses, errors and rank at the solution; (4.2)–(4.4)."""
-    attention, power = problem.attention, problem.target_power
+def observables(
+    problem: Problem, overlaps: Overlaps, step: Step, chunks: Any, used: Any
+) -> Observables:
+    """Losses, errors and rank at the solution; (4.2)–(4.4).
+
+    The test errors are averages over the first `used` chunks of points.
+    """
+    power = problem.target_power
+
+    def errors(points: Any) -> tuple[Any, Any]:
+        return test_errors(problem, overlaps, points)
+
+    noisy, clean = mean_over_chunks(errors, chunks, used)
     return Observables(
         train_loss=free_energy(problem, overlaps, step),
         train_error=step.channel.loss,
-        test_error=attention_error(attention, overlaps, problem.score_variance, points),
-        test_error_clean=attention_error(attention, overlaps, power, points),
+        test_error=noisy,
+        test_error_clean=clean,
         mse=power - 2 * overlaps.m + overlaps.q,
         trace=step.matrix.trace,
         rank_ratio=step.matrix.rank_ratio,
     )
+
+
+def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any, Any]:
+    """Test errors with noisy and with noiseless labels over points (2, K_eff, N); (4.4)."""
+    attention = problem.attention
+    noisy = attention_error(attention, overlaps, problem.score_variance, points)
+    return noisy, attention_error(attention, overlaps, problem.target_power, points)
 
 
 def to_coordinates(problem: Problem, overlaps: Overlaps) -> Any:

@@ -13,6 +13,10 @@ import jax.numpy as jnp
 class SquareLoss:
     """ℓ(Y, A) = Σ_ab (Y_ab − A_ab)², all T² entries, no 1/T (theory (1.4))."""
 
+    def entry(self, labels: Any, weights: Any) -> Any:
+        """(Y_ab − A_ab)², entry by entry."""
+        return (labels - weights) ** 2
+
     def __call__(self, labels: Any, weights: Any) -> Any:
         """The loss of each sequence, labels and weights of shape (T, T, N)."""
-        return jnp.sum((labels - weights) ** 2, axis=(0, 1))
+        return jnp.sum(self.entry(labels, weights), axis=(0, 1))

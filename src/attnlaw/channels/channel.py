@@ -5,8 +5,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from attnlaw.channels.prox import Prox, derivatives, prox, solve_symmetric
+from attnlaw.channels.curvature import Derivatives, loss_derivatives
+from attnlaw.channels.prox import prox_minima, solve_symmetric
 from attnlaw.records import Conjugates, Overlaps
+
+SAME_MINIMUM = 1e-4
+
+
+class Proximal(NamedTuple):
+    """At the proximal points h*: ℓ(h*), g = (h* − ω)/Σ, ∇²ℓ(h*), and whether the steps settled."""
+
+    loss: Any
+    g: Any
+    hessian: Any
+    settled: Any
 
 
 class ChannelAverages(NamedTuple):
@@ -15,7 +27,8 @@ class ChannelAverages(NamedTuple):
     moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
     alignment = D_0 of (3.3), stein_divergence = D_ω by Stein's lemma alone (the exact derivative
     of the sampled 𝓜), two_minima the fraction of points where the two starts of the
-    proximal step end at different minima, settled whether every step converged.
+    proximal step end at different minima, jump the change of (E|g|², D_ω, D_0) when the point where
+    it matters most passes from one minimum to the other, settled the fraction of converged steps.
     """
 
     moreau: Any
@@ -25,15 +38,22 @@ class ChannelAverages(NamedTuple):
     alignment: Any
     stein_divergence: Any
     two_minima: Any
+    jump: Any
     settled: Any
 
     def conjugates(self, sample_ratio: Any) -> Conjugates:
         """q̂ = 2α E|g|², m̂ = 2α D_0, Σ̂ = −2α D_ω; (3.2)–(3.3)."""
-        return Conjugates(
-            2 * sample_ratio * self.gradient_square,
-            2 * sample_ratio * self.alignment,
-            -2 * sample_ratio * self.divergence,
-        )
+        return _conjugates(self.gradient_square, self.divergence, self.alignment, sample_ratio)
+
+    def conjugate_jump(self, sample_ratio: Any) -> Conjugates:
+        """Change of (q̂, m̂, Σ̂) that goes with `jump`."""
+        return _conjugates(*self.jump, sample_ratio)
+
+
+def _conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) -> Conjugates:
+    return Conjugates(
+        2 * sample_ratio * square, 2 * sample_ratio * alignment, -2 * sample_ratio * divergence
+    )
 
 
 def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> tuple[Any, Any]:
@@ -44,43 +64,81 @@ def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> 
 
 
 def channel_averages(
-    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+    attention: Any,
+    loss: Any,
+    overlaps: Overlaps,
+    target_variance: Any,
+    chunks: Any,
+    used: Any | None = None,
 ) -> ChannelAverages:
-    """Averages of the channel at (q, m, Σ) over standard normal points (2, K_eff, N).
+    """Averages of the channel at (q, m, Σ) over standard normal points in chunks.
+
+    Args:
+        attention, loss: the channel.
+        overlaps: q, m, Σ.
+        target_variance: Q0 + Δ/2.
+        chunks: points (chunks, 2, K_eff, B).
+        used: number of chunks to average over, all of them when not given.
+    """
+    count = chunks.shape[0] if used is None else used
+
+    def one(points: Any) -> tuple[ChannelAverages, Any]:
+        return _chunk_averages(attention, loss, overlaps, target_variance, points)
+
+    shape = jax.eval_shape(one, chunks[0])
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+
+    def add(index: Any, state: tuple[ChannelAverages, Any]) -> tuple[ChannelAverages, Any]:
+        (total, weight), (own, own_weight) = state, one(chunks[index])
+        summed = jax.tree.map(jnp.add, total, own)
+        larger = own_weight > weight
+        jump = jnp.where(larger, own.jump, total.jump)
+        return summed._replace(jump=jump), jnp.where(larger, own_weight, weight)
+
+    total, _ = jax.lax.fori_loop(0, count, add, nothing)
+    mean: ChannelAverages = jax.tree.map(lambda leaf: leaf / count, total)
+    return mean
+
+
+def _chunk_averages(
+    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+) -> tuple[ChannelAverages, Any]:
+    """Averages over one chunk, and how much its largest jump matters.
 
     D_ω is the mean derivative of g where the proximal step is certainly continuous (Σβ² small),
     and by Stein's lemma (3.3), which counts jumps too, beyond; the two have the same mean, the
     first less noise, and the passage between them is smooth. D_0 follows by Stein's lemma.
     """
-    z0, omega = correlated_scores(overlaps, target_variance, points)
-    labels = attention.labels(attention.scores(z0))
-
-    def sequence_loss(y: Any) -> Any:
-        return loss(labels, attention.weights(attention.scores(y)))
-
     sigma = overlaps.sigma
-    steepness = sigma * attention.beta**2
-    ratio = attention.target_beta / attention.beta
-    starts = jnp.stack([omega, ratio * z0])
-    smooth = _smooth_share(steepness)
-    best, two_minima = _lowest_prox(sequence_loss, omega, sigma, starts, smooth == 1)
-    g = jnp.where(steepness > 1, (best.point - omega) / sigma, -best.gradient)
+    smooth = _smooth_share(sigma * attention.beta**2)
+    best, other, apart = _proximal_points(attention, loss, overlaps, target_variance, points)
     spread, free = jnp.sqrt(target_variance), _free_part(overlaps, target_variance)
-    along_target, along_free = _projections(g, points)
-    derivative = _mean_derivative(best, sigma, smooth)
-    stein = along_free / free
-    divergence = smooth * derivative + (1 - smooth) * stein
-    square = jnp.sum(g**2, axis=0)
-    return ChannelAverages(
-        moreau=jnp.mean(best.value),
-        loss=jnp.mean(best.value - sigma * square / 2),
-        gradient_square=jnp.mean(square),
+    slope = overlaps.m / spread
+
+    def moments(g: Any) -> Any:
+        """|g|², D_ω by Stein's lemma, and g·ζ0/√variance, point by point."""
+        along_target, along_free = jnp.einsum("kn,akn->an", g, points)
+        return jnp.stack([jnp.sum(g**2, axis=0), along_free / free, along_target / spread])
+
+    own = moments(best.g)
+    square, stein, along_target = jnp.mean(own, axis=1)
+    divergence = smooth * _mean_derivative(best, sigma, smooth) + (1 - smooth) * stein
+    jumps = jnp.where(apart, moments(other) - own, 0.0) / points.shape[-1]
+    matters = jnp.sum(jnp.abs(jumps / jnp.mean(own, axis=1)[:, None]), axis=0)
+    worst = jnp.argmax(matters)
+    jump = jumps[:, worst]
+    averages = ChannelAverages(
+        moreau=jnp.mean(best.loss) + sigma * square / 2,
+        loss=jnp.mean(best.loss),
+        gradient_square=square,
         divergence=divergence,
-        alignment=(along_target - overlaps.m / spread * divergence) / spread,
+        alignment=along_target - slope / spread * divergence,
         stein_divergence=stein,
-        two_minima=jnp.mean(two_minima),
-        settled=jnp.all(best.settled),
+        two_minima=jnp.mean(apart),
+        jump=jnp.stack([jump[0], jump[1], jump[2] - slope / spread * jump[1]]),
+        settled=jnp.mean(best.settled),
     )
+    return averages, matters[worst]
 
 
 def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, points: Any) -> Any:
@@ -91,25 +149,20 @@ def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, po
     return jnp.mean(jnp.sum((labels - weights) ** 2, axis=(0, 1)))
 
 
-def _projections(g: Any, points: Any) -> tuple[Any, Any]:
-    """(E g·ζ0, E g·ζ1)."""
-    raw = jnp.mean(jnp.einsum("kn,akn->an", g, points), axis=-1)
-    return raw[0], raw[1]
-
-
 def _smooth_share(steepness: Any) -> Any:
     """1 where Σβ² ≤ 0.7, 0 from 1 on (the proximal step can jump above 1.04 at T = 2)."""
     x = jnp.clip((1.0 - steepness) / 0.3, 0.0, 1.0)
     return x * x * (3 - 2 * x)
 
 
-def _mean_derivative(best: Prox, sigma: Any, share: Any) -> Any:
+def _mean_derivative(best: Proximal, sigma: Any, share: Any) -> Any:
     """E tr ∂g/∂ω = −E tr[H (I + ΣH)⁻¹], H = ∇²ℓ at the proximal point; zero where not wanted."""
-    count, size = best.point.shape
-    units = jnp.broadcast_to(jnp.eye(count)[:, :, None], (count, count, size))
+    count, size = best.g.shape
+    unit = jnp.eye(count)[:, :, None]
 
     def mean() -> Any:
-        inverse, _ = solve_symmetric(best.hessian, units, 0.0)
+        units = jnp.broadcast_to(unit, (count, count, size))
+        inverse, _ = solve_symmetric(best.hessian + unit / sigma, units)
         return jnp.mean(jnp.trace(inverse)) / sigma**2 - count / sigma
 
     return jax.lax.cond(share > 0, mean, lambda: jnp.zeros(()))
@@ -119,29 +172,40 @@ def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
     return jnp.sqrt(overlaps.q - overlaps.m**2 / target_variance)
 
 
-def _lowest_prox(loss: Any, omega: Any, sigma: Any, starts: Any, single: Any) -> tuple[Prox, Any]:
-    """The lower of the minima reached from the rows of `starts`, and where they differ.
+def _proximal_points(
+    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+) -> tuple[Proximal, Any, Any]:
+    """The lower minimum of each proximal step, g at the higher one, and where they are two.
 
-    Where the proximal step has a single minimum, the first start is enough.
+    Where the proximal step certainly has a single minimum, only the start ω is followed.
     """
+    z0, omega = correlated_scores(overlaps, target_variance, points)
+    labels = attention.labels(attention.scores(z0))
+    sigma, steepness = overlaps.sigma, overlaps.sigma * attention.beta**2
+    unit = jnp.eye(omega.shape[0])[:, :, None]
 
-    def compared(index: Any, so_far: tuple[Prox, Any]) -> tuple[Prox, Any]:
-        return jax.lax.cond(single & (index > 0), lambda: so_far, lambda: _kept(index, so_far))
+    def objective(own: tuple[Any, Any], y: Any) -> Derivatives:
+        near = loss_derivatives(attention, loss, own[0], y)
+        away = y - own[1]
+        return Derivatives(
+            near.value + jnp.sum(away**2, axis=0) / (2 * sigma),
+            near.gradient + away / sigma,
+            near.hessian + unit / sigma,
+        )
 
-    def _kept(index: Any, so_far: tuple[Prox, Any]) -> tuple[Prox, Any]:
-        best, differ = so_far
-        found = prox(loss, omega, sigma, starts[index])
-        scale = jnp.abs(best.value) + jnp.abs(found.value)
-        apart = (index > 0) & (jnp.abs(best.value - found.value) > 1e-8 * scale)
-        lower = found.value < best.value
-        chosen = jax.tree.map(lambda new, old: jnp.where(lower, new, old), found, best)
-        return chosen, differ | apart
-
-    shape = jax.eval_shape(lambda: prox(loss, omega, sigma, starts[0]))
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
-    blank = blank._replace(value=jnp.full(shape.value.shape, jnp.inf))
-    nowhere = jnp.zeros(shape.value.shape, dtype=bool)
-    return jax.lax.fori_loop(0, starts.shape[0], compared, (blank, nowhere))
+    starts = jnp.stack([omega, attention.target_beta / attention.beta * z0])
+    single = _smooth_share(steepness) == 1
+    reach = 2 / attention.beta
+    found = prox_minima(objective, (labels, omega), starts, jnp.where(single, 1, 2), reach)
+    distance = jnp.sqrt(jnp.sum((found.points[0] - found.points[1]) ** 2, axis=0))
+    apart = ~single & jnp.all(found.settled, axis=0) & (distance > SAME_MINIMUM * reach)
+    second = ~single & (found.values[1] < found.values[0])
+    chosen = jnp.where(second, found.points[1], found.points[0])
+    left = jnp.where(second, found.points[0], found.points[1])
+    settled = jnp.where(second, found.settled[1], found.settled[0])
+    near = loss_derivatives(attention, loss, labels, chosen)
+    g = jnp.where(steepness > 1, (chosen - omega) / sigma, -near.gradient)
+    return Proximal(near.value, g, near.hessian, settled), (left - omega) / sigma, apart
 
 
 def zero_map_averages(
@@ -156,9 +220,7 @@ def zero_map_averages(
     """
     z0 = jnp.sqrt(target_variance) * points
     labels = attention.labels(attention.scores(z0))
-    value, slope, hessian = derivatives(
-        lambda y: loss(labels, attention.weights(attention.scores(y))), jnp.zeros_like(z0)
-    )
+    value, slope, hessian = loss_derivatives(attention, loss, labels, jnp.zeros_like(z0))
     mean_loss = jnp.mean(value)
     divergence = -jnp.mean(jnp.trace(hessian))
     return ChannelAverages(
@@ -169,5 +231,6 @@ def zero_map_averages(
         alignment=-jnp.mean(jnp.sum(slope * z0, axis=0)) / target_variance,
         stein_divergence=divergence,
         two_minima=jnp.zeros(()),
-        settled=jnp.ones((), dtype=bool),
+        jump=jnp.zeros(3),
+        settled=jnp.ones(()),
     )

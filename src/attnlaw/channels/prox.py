@@ -1,7 +1,8 @@
 """Proximal step of a loss in score coordinates, for many points at once.
 
 Arrays are laid out (coordinates, points): every operation runs along the points, and the small
-linear systems are eliminated coordinate by coordinate.
+linear systems are eliminated coordinate by coordinate. Points are worked on in blocks that fit in
+cache; a point that needs more steps than its block waits and joins a later block.
 """
 
 from collections.abc import Callable
@@ -10,120 +11,172 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-Loss = Callable[[Any], Any]
+from attnlaw.channels.curvature import Derivatives
 
-_STEP_TOLERANCE = 1e-9
-_MAX_STEPS = 60
+BLOCK = 512
+EVALUATIONS_IN_BLOCK = 7
+MOST_ROUNDS = 400
+STEP_TOLERANCE = 1e-8
+
+# of the data of a block and its coordinates (K, block)
+Objective = Callable[[Any, Any], Derivatives]
 
 
-class Prox(NamedTuple):
-    """Minimiser y of ℓ(y) + |y − ω|²/(2Σ): value, ∇ℓ, full Hessian, and whether it settled."""
+class Minima(NamedTuple):
+    """Where the steps from each start ended: points (S, K, N), values (S, N), settled (S, N)."""
 
-    point: Any
-    value: Any
-    gradient: Any
-    hessian: Any
+    points: Any
+    values: Any
     settled: Any
 
 
-class _State(NamedTuple):
+class _Walk(NamedTuple):
     point: Any
-    value: Any
-    slope: Any
-    hessian: Any
-    damping: Any
-    active: Any
+    here: Derivatives
     step: Any
+    radius: Any
+    done: Any
+    count: Any
 
 
-def prox(loss: Loss, omega: Any, sigma: Any, start: Any) -> Prox:
-    """argmin_y ℓ(y) + |y − ω|²/(2Σ) from `start`, by damped Newton steps; the minimum of (3.1).
+def prox_minima(
+    objective: Objective, data: Any, starts: Any, used: Any, reach: Any, block: int = BLOCK
+) -> Minima:
+    """Local minima of a function of each point's data, by trust-region Newton steps.
 
     Args:
-        loss: maps coordinates (K, N) to N losses, each of its own column only.
-        omega: centres ω, (K, N).
-        sigma: Σ > 0.
-        start: first points, (K, N).
+        objective: from the data of some points and their coordinates (K, M), the derivatives of
+            what is to be minimised, column by column.
+        data: arrays with the points along the last axis.
+        starts: first points, (S, K, N).
+        used: number of starts to follow, the first ones.
+        reach: length on which the objective changes its shape; bounds the first step.
+        block: points worked on at a time.
     """
+    sets, coordinates, size = starts.shape
+    total = sets * size
+    block = min(block, size)
 
-    def objective(y: Any) -> Any:
-        return loss(y) + jnp.sum((y - omega) ** 2, axis=0) / (2 * sigma)
+    class Progress(NamedTuple):
+        points: Any
+        values: Any
+        radius: Any
+        active: Any
+        cursor: Any
+        rounds: Any
 
-    def keep_going(state: _State) -> Any:
-        return (state.step < _MAX_STEPS) & jnp.any(state.active)
+    def keep_going(state: Progress) -> Any:
+        return jnp.any(state.active) & (state.rounds < MOST_ROUNDS)
 
-    def advance(state: _State) -> _State:
-        found, definite = solve_symmetric(state.hessian, -state.slope[:, None], state.damping)
-        step = jnp.where(state.active & definite, found[:, 0], 0.0)
-        trial = state.point + step
-        value, slope, hessian = derivatives(objective, trial)
-        slack = 1e-13 * (jnp.abs(value) + jnp.abs(state.value)) + 1e-300
-        accepted = state.active & definite & (value <= state.value + slack)
-        trace = jnp.sum(jnp.abs(jnp.diagonal(hessian)), axis=-1)
-        grown = jnp.maximum(4 * state.damping, 0.1 * trace)
-        eased = jnp.where(state.damping > 1e-3 * trace, state.damping / 4, 0.0)
-        size = jnp.sqrt(jnp.sum(step**2, axis=0))
-        scale = 1 + jnp.sqrt(jnp.sum(trial**2, axis=0))
-        small = (size <= _STEP_TOLERANCE * scale) & definite & (state.damping <= trace)
-
-        def choose(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda n, o: jnp.where(accepted, n, o), new, old)
-
-        return _State(
-            choose(trial, state.point),
-            choose(value, state.value),
-            choose(slope, state.slope),
-            choose(hessian, state.hessian),
-            jnp.where(accepted, eased, grown),
-            state.active & ~small,
-            state.step + 1,
+    def next_block(state: Progress) -> Any:
+        fresh = state.cursor + jnp.arange(block)
+        return jax.lax.cond(
+            state.cursor < used * size,
+            lambda: jnp.where(fresh < used * size, fresh, total),
+            lambda: jnp.nonzero(state.active, size=block, fill_value=total)[0],
         )
 
-    value, slope, hessian = derivatives(objective, start)
-    first = _State(
-        start, value, slope, hessian, jnp.zeros_like(value), jnp.ones(value.shape, dtype=bool), 0
+    def advance(state: Progress) -> Progress:
+        index = next_block(state)
+        own = jax.tree.map(lambda leaf: jnp.take(leaf, index % size, axis=-1), data)
+        walk = _walk(
+            lambda y: objective(own, y),
+            jnp.take(state.points, index, axis=1, mode="clip"),
+            jnp.take(state.radius, index, mode="clip"),
+            reach,
+            index >= total,
+        )
+        return Progress(
+            state.points.at[:, index].set(walk.point, mode="drop"),
+            state.values.at[index].set(walk.here.value, mode="drop"),
+            state.radius.at[index].set(walk.radius, mode="drop"),
+            state.active.at[index].set(~walk.done, mode="drop"),
+            state.cursor + block,
+            state.rounds + 1,
+        )
+
+    first = Progress(
+        jnp.moveaxis(starts, 1, 0).reshape(coordinates, total),
+        jnp.full(total, jnp.inf),
+        jnp.full(total, reach),
+        jnp.arange(total) < used * size,
+        0,
+        0,
     )
     last = jax.lax.while_loop(keep_going, advance, first)
-    gradient = last.slope - (last.point - omega) / sigma
-    return Prox(last.point, last.value, gradient, last.hessian, ~last.active)
+    return Minima(
+        jnp.moveaxis(last.points.reshape(coordinates, sets, size), 0, 1),
+        last.values.reshape(sets, size),
+        ~last.active.reshape(sets, size),
+    )
 
 
-def derivatives(function: Loss, y: Any) -> tuple[Any, Any, Any]:
-    """Value (N), gradient (K, N) and Hessian (K, K, N) of a column-wise function."""
+def _walk(function: Any, start: Any, radius: Any, reach: Any, done: Any) -> _Walk:
+    """A few trust-region Newton steps of one block; the first evaluation is at the start."""
 
-    def gradient(at: Any) -> Any:
-        value, pull = jax.vjp(function, at)
-        return pull(jnp.ones_like(value))[0], value
+    def aimed(point: Any, here: Derivatives, radius: Any, done: Any) -> tuple[Any, Any, Any]:
+        """Next step, the points (moved where that step is the last), and which are finished."""
+        newton, definite = modified_newton_step(here.hessian, here.gradient)
+        length = jnp.sqrt(jnp.sum(newton**2, axis=0))
+        step = newton * jnp.minimum(1.0, radius / (length + 1e-300))
+        tiny = STEP_TOLERANCE * reach + 1e-15 * jnp.sqrt(jnp.sum(point**2, axis=0))
+        arrived = ~done & definite & (length <= jnp.minimum(tiny, radius))
+        at_rounding = radius <= tiny
+        return step, jnp.where(arrived, point + step, point), done | arrived | at_rounding
 
-    def row(unit: Any) -> Any:
-        direction = jnp.broadcast_to(unit[:, None], y.shape)
-        return jax.jvp(lambda at: gradient(at)[0], (y,), (direction,))[1]
+    def keep_going(walk: _Walk) -> Any:
+        return jnp.any(~walk.done) & (walk.count < EVALUATIONS_IN_BLOCK)
 
-    slope, value = gradient(y)
-    return value, slope, jax.vmap(row)(jnp.eye(y.shape[0]))
+    def advance(walk: _Walk) -> _Walk:
+        trial = walk.point + walk.step
+        there = function(trial)
+        slack = 1e-13 * jnp.abs(there.value) + 1e-300
+        accepted = ~walk.done & (there.value <= walk.here.value + slack)
+        length = jnp.sqrt(jnp.sum(walk.step**2, axis=0))
+        cut = length >= 0.99 * walk.radius
+        wider = jnp.where(cut, 2 * walk.radius, walk.radius)
+        radius = jnp.where(accepted, wider, jnp.where(walk.done, walk.radius, length / 4))
+        point = jnp.where(accepted, trial, walk.point)
+        here = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), there, walk.here)
+        step, point, done = aimed(point, here, radius, walk.done)
+        return _Walk(point, here, step, radius, done, walk.count + 1)
+
+    count, size = start.shape
+    unknown = Derivatives(
+        jnp.full(size, jnp.inf), jnp.zeros((count, size)), jnp.zeros((count, count, size))
+    )
+    first = _Walk(start, unknown, jnp.zeros_like(start), radius, done, 0)
+    return jax.lax.while_loop(keep_going, advance, first)
 
 
-def solve_symmetric(matrix: Any, rhs: Any, damping: Any) -> tuple[Any, Any]:
-    """Solve (M + damping·I) x = rhs column by column, and say where M + damping·I > 0.
+def modified_newton_step(hessian: Any, gradient: Any) -> tuple[Any, Any]:
+    """−M⁻¹∇ with M = L|D|Lᵀ of the Hessian's LDLᵀ, and where the Hessian was positive definite."""
+    solution, definite = solve_symmetric(hessian, -gradient[:, None], absolute=True)
+    return solution[:, 0], definite
+
+
+def solve_symmetric(matrix: Any, rhs: Any, *, absolute: bool = False) -> tuple[Any, Any]:
+    """Solve M x = rhs column by column, and say where M > 0.
 
     Elimination in symmetric order, without exchanges: the pivots are positive exactly where the
-    matrix is positive definite, and elsewhere the solution is not to be used.
+    matrix is positive definite. Elsewhere the solution is not to be used, unless `absolute` makes
+    every pivot positive.
 
     Args:
         matrix: (K, K, N).
         rhs: right-hand sides (K, M, N).
-        damping: (N) or a number.
+        absolute: take |pivot|, so that the matrix solved with is positive definite.
     """
-    count = matrix.shape[0]
     rest, below = matrix, rhs
     rows, tops, pivots = [], [], []
     definite: Any = True
-    for _ in range(count):
-        scale = jnp.abs(rest[0, 0]) + damping
-        pivot = rest[0, 0] + damping
+    for index in range(matrix.shape[0]):
+        pivot = rest[0, 0]
+        scale = jnp.abs(matrix[index, index])
         positive = pivot > 1e-14 * scale
         definite = definite & positive
-        pivot = jnp.where(positive, pivot, 1.0)
+        fallback = jnp.maximum(jnp.abs(pivot), 1e-8 * scale + 1e-300) if absolute else 1.0
+        pivot = jnp.where(positive, pivot, fallback)
         row = rest[0, 1:] / pivot
         rows.append(row)
         tops.append(below[0])

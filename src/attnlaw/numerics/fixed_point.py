@@ -1,4 +1,4 @@
-"""Anderson acceleration of a fixed-point map of a few unknowns, jittable."""
+"""Fixed point of a map of a few unknowns by a safeguarded quasi-Newton method, jittable."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,94 +6,171 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+LARGEST_STEP = 1.5
+LOST = 3.0
+PATIENCE = 6
+MOST_FAILURES = 9
+FINE_PROBE, COARSE_PROBE = 5e-3, 3e-2
+SECOND_PROBE = 5
+
 
 class FixedPoint(NamedTuple):
-    """Point reached, residual |G(x) − x|_∞ there, evaluations used, and what G told beside."""
+    """Point reached, residual |G(x) − x|_∞ there, evaluations used, and what G told beside.
+
+    `jacobian` is the derivative of G(x) − x, measured or built from the steps taken.
+    """
 
     point: Any
     residual: Any
     iterations: Any
     detail: Any
+    jacobian: Any
 
 
 class _State(NamedTuple):
+    """`point` is where G is asked next; `last` the point that its step starts from.
+
+    `column` is the column of the Jacobian that is being measured, counted from one, or zero.
+    """
+
     point: Any
+    last: Any
+    last_move: Any
     best: Any
     best_move: Any
     best_residual: Any
     best_detail: Any
-    points: Any
-    moves: Any
+    jacobian: Any
+    measured: Any
+    column: Any
+    goal: Any
+    stale: Any
+    failures: Any
     count: Any
-    age: Any
-    damping: Any
+    ending: Any
+    stop: Any
 
 
-def anderson(
+def fixed_point(
     function: Callable[[Any], tuple[Any, Any]],
     start: Any,
+    jacobian: Any | None = None,
     *,
     tolerance: float,
-    max_evaluations: int,
-    depth: int = 3,
-    largest_step: float = 1.5,
+    max_evaluations: Any,
+    measure_jacobian: Any = False,
 ) -> FixedPoint:
-    """Fixed point of G from `start`, by Anderson mixing with safeguards.
+    """Fixed point of G from `start`: Broyden steps, with a measured Jacobian where they fail.
 
-    `function` maps x to G(x) and a pytree of details, which is kept for the best point.
+    `function` maps x to G(x) and a pytree of details, which is kept for the best point. The first
+    Jacobian of f(x) = G(x) − x is `jacobian`, or −I, whose step is the plain iteration. A residual
+    above three times the best one, or six steps that do not halve it, is a failure: at the first
+    the Jacobian is measured by differences at the best point, at the next ones the step from there
+    is cut to a quarter; the fifth measures again over a longer difference, the ninth gives up.
 
-    The step is f − (ΔX + ΔF)γ with f = G(x) − x and γ the least-squares solution of ΔF γ = f, cut
-    to `largest_step` in every coordinate. When the residual exceeds three times the best seen, or
-    is not finite, the history is dropped and a plain step is taken from the best point, half as
-    long each time in a row that this happens.
+    Args:
+        function: G, of an array of n numbers.
+        start: first point.
+        jacobian: (n, n), of f.
+        tolerance: largest component of f to accept.
+        max_evaluations: bound on the evaluations of G in the search; with 0 nothing is done.
+        measure_jacobian: measure the Jacobian at the point reached, by n more evaluations.
     """
-
-    def keep_going(state: _State) -> Any:
-        return (state.count < max_evaluations) & (state.best_residual > tolerance)
+    size = start.shape[0]
+    unit = jnp.eye(size)
 
     def advance(state: _State) -> _State:
         image, detail = function(state.point)
         move = image - state.point
         norm = jnp.max(jnp.abs(move))
-        lost = ~(norm <= 3 * state.best_residual)
-        better = norm < state.best_residual
-        age = jnp.where(lost, 0, state.age)
-        points = jnp.roll(state.points, 1, axis=0).at[0].set(state.point)
-        moves = jnp.roll(state.moves, 1, axis=0).at[0].set(move)
+        norm = jnp.where(jnp.isfinite(norm), norm, jnp.inf)
+        searching = state.column == 0
+        better = searching & (norm < state.best_residual)
+        halved = searching & (norm <= state.goal)
+        stale = jnp.where(halved | ~searching, 0, state.stale + 1)
+        lost = ~(norm <= LOST * state.best_residual)
+        failed = searching & (lost | (stale >= PATIENCE))
+        failures = jnp.where(halved, 0, state.failures + failed)
         best = jnp.where(better, state.point, state.best)
         best_move = jnp.where(better, move, state.best_move)
-        damping = jnp.where(lost, state.damping / 2, jnp.where(better, 1.0, state.damping))
-        step = jnp.where(lost, damping * best_move, _mixed_step(points, moves, age, depth))
-        step = step * jnp.minimum(1.0, largest_step / (jnp.max(jnp.abs(step)) + 1e-300))
+        best_residual = jnp.where(better, norm, state.best_residual)
+
+        probe = jnp.where(failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
+        place = state.column - 1
+        measured = jnp.where(
+            searching, state.measured, state.measured.at[:, place].set((move - best_move) / probe)
+        )
+        complete = state.column == size
+        secant = _broyden(state.jacobian, state.point - state.last, move - state.last_move)
+        trusted = searching & (state.count > 0) & (norm <= 10 * state.best_residual)
+        own = jnp.where(complete, measured, jnp.where(trusted, secant, state.jacobian))
+
+        over = (best_residual <= tolerance) | (failures >= MOST_FAILURES)
+        over = over | (state.count + 1 >= max_evaluations)
+        ending = state.ending | (searching & over)
+        begin = searching & failed & ((failures == 1) | (failures == SECOND_PROBE))
+        begin = begin | (measure_jacobian & searching & ending)
+        column = jnp.where(begin, 1, jnp.where(searching | complete, 0, state.column + 1))
+        back = failed | ~searching | begin
+        last = jnp.where(back, best, state.point)
+        last_move = jnp.where(back, best_move, move)
+        cut = 0.25 ** jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures - 1)
+        step = _newton_step(own, last_move) * jnp.where(failures > 1, cut, 1.0)
+        probing = best + probe * unit[column - 1]
         return _State(
-            jnp.where(lost, best, state.point) + step,
+            jnp.where(column > 0, probing, last + step),
+            last,
+            last_move,
             best,
             best_move,
-            jnp.where(better, norm, state.best_residual),
+            best_residual,
             jax.tree.map(lambda new, old: jnp.where(better, new, old), detail, state.best_detail),
-            points,
-            moves,
+            own,
+            measured,
+            column,
+            jnp.where(halved, norm / 2, state.goal),
+            jnp.where(failed, 0, stale),
+            failures,
             state.count + 1,
-            jnp.where(lost, 0, jnp.minimum(age + 1, depth)),
-            damping,
+            ending,
+            ending & (complete | ~jnp.asarray(measure_jacobian)),
         )
 
-    size = start.shape[0]
-    history = jnp.zeros((depth + 1, size))
     blank = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, start)[1]
     )
-    first = _State(start, start, jnp.zeros(size), jnp.inf, blank, history, history, 0, 0, 1.0)
-    last = jax.lax.while_loop(keep_going, advance, first)
-    return FixedPoint(last.best, last.best_residual, last.count, last.best_detail)
+    zero, own = jnp.zeros(size), -unit if jacobian is None else jacobian
+    first = _State(
+        start, start, zero, start, zero, jnp.inf, blank, own, own, 0, jnp.inf, 0, 0, 0, False,
+        jnp.asarray(max_evaluations) <= 0,
+    )  # fmt: skip
+    last = jax.lax.while_loop(lambda state: ~state.stop, advance, first)
+    return FixedPoint(last.best, last.best_residual, last.count, last.best_detail, last.jacobian)
 
 
-def _mixed_step(points: Any, moves: Any, age: Any, depth: int) -> Any:
-    """Anderson's step; columns older than `age` are left out of the fit."""
-    used = (jnp.arange(depth) < age)[:, None]
-    shifts = jnp.where(used, points[0] - points[1:], 0.0)
-    changes = jnp.where(used, moves[0] - moves[1:], 0.0)
-    gram = changes @ changes.T
-    ridge = 1e-12 * jnp.trace(gram) + 1e-300
-    gamma = jnp.linalg.solve(gram + ridge * jnp.eye(depth), changes @ moves[0])
-    return moves[0] - gamma @ (shifts + changes)
+def _broyden(jacobian: Any, step: Any, change: Any) -> Any:
+    """Rank-one update with J·step = change."""
+    missing = change - jacobian @ step
+    return jacobian + jnp.outer(missing, step) / (step @ step + 1e-300)
+
+
+def _newton_step(jacobian: Any, move: Any) -> Any:
+    """−J⁻¹f, cut to the largest step; the plain step where J is singular."""
+    step = -_solve(jacobian, move)
+    step = jnp.where(jnp.all(jnp.isfinite(step)), step, move)
+    return step * jnp.minimum(1.0, LARGEST_STEP / (jnp.max(jnp.abs(step)) + 1e-300))
+
+
+def _solve(matrix: Any, rhs: Any) -> Any:
+    """Gauss–Jordan elimination with row exchanges; cheap to compile for a few unknowns."""
+    size = matrix.shape[0]
+
+    def eliminate(column: Any, table: Any) -> Any:
+        weight = jnp.where(jnp.arange(size) >= column, jnp.abs(table[:, column]), -1.0)
+        pivot = jnp.argmax(weight)
+        table = table.at[jnp.array([column, pivot])].set(table[jnp.array([pivot, column])])
+        row = table[column] / table[column, column]
+        return (table - jnp.outer(table[:, column], row)).at[column].set(row)
+
+    table = jnp.concatenate([matrix, rhs[:, None]], axis=1)
+    return jax.lax.fori_loop(0, size, eliminate, table)[:, size]

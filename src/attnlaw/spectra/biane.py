@@ -83,8 +83,9 @@ def _density_inside(
 def _polished(law: Any, noise_level: float, w: Any, x: FloatArray) -> FloatArray:
     """Im w after Newton steps on H(w) = x, kept where they lower the residual."""
     for _ in range(3):
-        residual = w + noise_level**2 * law.cauchy(w) - x
-        trial = w - residual / (1 + noise_level**2 * law.cauchy_derivative(w))
+        g, slope = law.cauchy_pair(w)
+        residual = w + noise_level**2 * g - x
+        trial = w - residual / (1 + noise_level**2 * slope)
         better = np.abs(trial + noise_level**2 * law.cauchy(trial) - x) < np.abs(residual)
         w = np.where(better & (trial.imag > 0), trial, w)
     return np.asarray(w.imag)
@@ -98,7 +99,7 @@ def _pull(law: Any, u: FloatArray, v: FloatArray) -> FloatArray:
 def _strength(law: Any, u: float) -> float:
     """∫ μ0(ds)/(u−s)² = −g0′(u) off the support; infinite at its ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(-law.cauchy_derivative(np.asarray(u + 0j)).real)
+        value = float(-law.cauchy_pair(np.asarray(u + 0j))[1].real)
     return value if np.isfinite(value) else np.inf
 
 

@@ -49,9 +49,11 @@ class _Discrete:
         """g0(w) = Σ wᵢ/(w − sᵢ)."""
         return (self.weights / (w[..., None] - self.values)).sum(-1)
 
-    def cauchy_derivative(self, w: Any) -> Any:
-        """g0′(w) = −Σ wᵢ/(w − sᵢ)²."""
-        return -(self.weights / (w[..., None] - self.values) ** 2).sum(-1)
+    def cauchy_pair(self, w: Any) -> tuple[Any, Any]:
+        """g0(w) and g0′(w) = −Σ wᵢ/(w − sᵢ)²."""
+        inverse = 1 / (w[..., None] - self.values)
+        first = self.weights * inverse
+        return first.sum(-1), -(first * inverse).sum(-1)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["values", "weights"], meta_fields=[])

@@ -32,7 +32,13 @@ class UpperIntegrals(NamedTuple):
 
 def subordination(law: Any, noise_level: Any, w: Any) -> Any:
     """z = H(w) = w + δ² g0(w)."""
-    return w + noise_level**2 * law.cauchy(w)
+    return subordination_pair(law, noise_level, w)[0]
+
+
+def subordination_pair(law: Any, noise_level: Any, w: Any) -> tuple[Any, Any]:
+    """H(w) and H′(w)."""
+    g, slope = law.cauchy_pair(w)
+    return w + noise_level**2 * g, 1 + noise_level**2 * slope
 
 
 def right_edge_point(law: Any, noise_level: Any) -> Any:
@@ -45,7 +51,7 @@ def right_edge_point(law: Any, noise_level: Any) -> Any:
     def halve(_: int, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
         near, far = bracket
         middle = jnp.sqrt(near * far)
-        inside = -law.cauchy_derivative(law.upper + middle + 0j).real * noise_level**2 > 1
+        inside = subordination_pair(law, noise_level, law.upper + middle + 0j)[1].real < 0
         return jnp.where(inside, middle, near), jnp.where(inside, far, middle)
 
     start = (noise_level * 1e-16, noise_level * (1 + 1e-12))
@@ -61,14 +67,13 @@ def boundary_point(law: Any, noise_level: Any, x: Any, height: Any) -> Any:
     """
 
     def descend(step: int, w: Any) -> Any:
-        y = jnp.where(step < _DESCENT, height * 2.0**-step, 0.0)
-        for _ in range(2):
-            residual = subordination(law, noise_level, w) - (x + 1j * y)
-            w = w - residual / (1 + noise_level**2 * law.cauchy_derivative(w))
-            w = w.real + 1j * jnp.maximum(w.imag, y)
-        return w
+        halvings = step // 2
+        y = jnp.where(halvings < _DESCENT, height * 2.0**-halvings, 0.0)
+        image, slope = subordination_pair(law, noise_level, w)
+        w = w - (image - (x + 1j * y)) / slope
+        return w.real + 1j * jnp.maximum(w.imag, y)
 
-    return jax.lax.fori_loop(0, _DESCENT + 2, descend, x + 1j * (height + noise_level))
+    return jax.lax.fori_loop(0, 2 * (_DESCENT + 2), descend, x + 1j * (height + noise_level))
 
 
 def upper_integrals(
@@ -90,9 +95,9 @@ def upper_integrals(
     radius = (end - start) / 2
     turn = jnp.exp(-1j * angles)
     w = start + radius * (1 - turn)
-    g = law.cauchy(w)
+    g, slope = law.cauchy_pair(w)
     z = w + noise_level**2 * g - threshold
-    dz = (1 + noise_level**2 * law.cauchy_derivative(w)) * (1j * radius * turn * weights)
+    dz = (1 + noise_level**2 * slope) * (1j * radius * turn * weights)
 
     def integral(values: Any) -> Any:
         return jnp.where(threshold < edge, jnp.sum(values * dz).imag / jnp.pi, 0.0)

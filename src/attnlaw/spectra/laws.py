@@ -40,8 +40,9 @@ class TargetLaw(Protocol):
     def cauchy(self, w: Any) -> Any:
         """g0(w) = ∫ μ0(ds)/(w − s), for points w of any shape off the support."""
 
-    def cauchy_derivative(self, w: Any) -> Any:
-        """g0′(w)."""
+    def cauchy_pair(self, w: Any) -> tuple[Any, Any]:
+        """g0(w) and g0′(w)."""
+        ...
 
     def blocks(self) -> FloatArray:
         """The support as rows (left, right), sorted."""
@@ -112,17 +113,19 @@ class MarchenkoPastur:
 
     def cauchy(self, w: Any) -> Any:
         """g0(w), the root of w g² − (√κ0 w − κ0 + 1) g + √κ0 = 0 that decays like 1/w."""
-        xp = w.__array_namespace__()
-        plus, minus = self._roots(w)
-        use_plus = xp.abs(plus) >= xp.abs(minus)
-        safe_plus = xp.where(use_plus, plus, 1.0)
-        safe_w = xp.where(use_plus, 1.0, w)
-        return xp.where(use_plus, 2 * self.mean / safe_plus, minus / (2 * safe_w))
+        return self.cauchy_pair(w)[0]
 
-    def cauchy_derivative(self, w: Any) -> Any:
-        """g0′(w), by differentiating the quadratic equation of g0."""
-        g = self.cauchy(w)
-        return -g * (self.mean - g) / self._branch(w)
+    def cauchy_pair(self, w: Any) -> tuple[Any, Any]:
+        """g0(w), and g0′(w) by differentiating its quadratic equation."""
+        xp = w.__array_namespace__()
+        middle = w * self.mean - self.target_rank_ratio + 1
+        branch = self.mean * xp.sqrt(w - self.lower + 0j) * xp.sqrt(w - self.upper + 0j)
+        plus, minus = middle + branch, middle - branch
+        use_plus = xp.abs(plus) >= xp.abs(minus)
+        above = xp.where(use_plus, 2 * self.mean, minus)
+        below = xp.where(use_plus, plus, 2 * w)
+        g = above / below
+        return g, -g * (self.mean - g) / branch
 
     def draw(self, dim: int, key: jax.Array) -> jax.Array:
         """A d×d matrix W0 W0ᵀ/√(p0 d), p0 = κ0 d to the nearest whole number."""
@@ -147,11 +150,3 @@ class MarchenkoPastur:
                 f"= {self.target_rank_ratio * dim:g}; raise dim to {enough} or more"
             )
         return round(self.target_rank_ratio * dim)
-
-    def _branch(self, w: Any) -> Any:
-        xp = w.__array_namespace__()
-        return self.mean * xp.sqrt(w - self.lower + 0j) * xp.sqrt(w - self.upper + 0j)
-
-    def _roots(self, w: Any) -> tuple[Any, Any]:
-        middle, branch = w * self.mean - self.target_rank_ratio + 1, self._branch(w)
-        return middle + branch, middle - branch

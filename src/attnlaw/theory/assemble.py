@@ -2,38 +2,31 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.theory.collapse import Collapse
-from attnlaw.theory.kernel import Solved, zero_map_test_errors
+from attnlaw.theory.kernel import Solved, settled, tolerance, zero_map_test_errors
 from attnlaw.theory.solution import Solution
 
 FloatArray = NDArray[np.float64]
 
 # t-quantile of 7 degrees of freedom over the Gaussian one, at the coverage of ± 2.
 SMALL_SAMPLE = 1.2166
-RESIDUAL_TOLERANCE = 1e-6
-
-
-def to_numpy(solved: Solved) -> Solved:
-    """The same record with NumPy leaves."""
-    return jax.tree.map(np.asarray, solved)
 
 
 def live_solution(problem: Problem, solved: Solved, found: int, start: str, count: int) -> Solution:
     """The solution of scrambles that all followed one fixed point."""
-    residual = float(solved.residual.max())
-    scrambles = len(solved.residual)
-    bad = int((solved.residual > RESIDUAL_TOLERANCE).sum())
+    worst = int(np.argmax(solved.residual / tolerance(solved)))
+    residual, jump = float(solved.residual.max()), float(solved.jump.max())
+    bad = int((~settled(solved)).sum())
     reason = None
     if bad:
         reason = (
-            f"residual {residual:.2e} above {RESIDUAL_TOLERANCE:.0e} on {bad} of {scrambles} "
-            f"scrambles after {int(solved.iterations.max())} evaluations"
+            f"residual {solved.residual[worst]:.2e} above {tolerance(solved)[worst]:.0e} on {bad} "
+            f"of {len(solved.residual)} scrambles after {int(solved.iterations[worst])} evaluations"
         )
     observed = {**solved.observed._asdict(), **solved.overlaps._asdict()}
     return _assembled(
@@ -42,10 +35,11 @@ def live_solution(problem: Problem, solved: Solved, found: int, start: str, coun
         converged=not bad,
         reason=reason,
         residual=residual,
+        largest_jump=jump,
         iterations=int(solved.iterations.max()),
         fixed_points_found=found,
         start=start,
-        points=scrambles * count,
+        points=len(solved.residual) * count,
         two_minima_fraction=float(solved.two_minima.mean()),
     )
 
@@ -71,6 +65,7 @@ def collapsed_solution(
         converged=True,
         reason=None,
         residual=0.0,
+        largest_jump=0.0,
         iterations=iterations,
         fixed_points_found=found,
         start="collapsed",

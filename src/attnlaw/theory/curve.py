@@ -5,22 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import ALIASES, Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
-from attnlaw.theory.assemble import to_numpy
-from attnlaw.theory.kernel import solve_axis
+from attnlaw.theory.line import solve_line
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.solve import (
+    averages,
     check_solvable,
-    chosen,
-    gaussian_points,
     judged,
     point_counts,
+    refine_until,
     solve,
 )
 
@@ -105,21 +103,14 @@ def curve(
             for own in problems
         )
         return Curve(name, values, solved)
-    count = point_counts(accuracy)[0]
-    points, test_points = gaussian_points(problem, count, seed)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *problems)
-    raw = to_numpy(solve_axis(stacked, points, test_points))
+    answers = solve_line(problems, averages(problem, point_counts(accuracy)[0], seed))
     solutions = []
-    for index, own in enumerate(problems):
+    for index, (own, answer) in enumerate(zip(problems, answers, strict=True)):
         progress(Progress("curve", index, len(problems), f"{name} = {values[index]:.4g}"))
-        here = jax.tree.map(lambda leaf, at=index: leaf[:, at], raw)
-        solution = chosen(own, here, points, test_points, None)
-        if not solution.converged:
+        if not answer.solution.converged:
             solution = solve(own, accuracy=accuracy, seed=seed, throw=False)
-        elif solution.integration_error > accuracy:
-            start = solution.overlaps if solution.rank_ratio > 0 else None
-            again = solve(own, accuracy=accuracy, seed=seed, start=start, throw=False)
-            solution = again if again.converged else solution
+        else:
+            solution = refine_until(own, answer, accuracy, seed, silent).solution
         solutions.append(judged(solution, throw))
     return Curve(name, values, tuple(solutions))
 

@@ -37,8 +37,11 @@ class Solution:
         test_error_clean: the same with noiseless labels.
         trace: Tr S/d (4.3).
         rank_ratio: learned rank over d, F̄(ε) (2.5).
-        converged, reason: whether every scramble met the tolerance; if not, why.
+        converged, reason: whether every scramble met the tolerance; if not, why. The tolerance on
+            the residual is the larger of 1e-6 and twice the largest single-point jump.
         residual: largest change of (log q, atanh ρ, log Σ) under one undamped map.
+        largest_jump: largest change of the same by one Gaussian point passing from one minimum of
+            its proximal step to the other.
         iterations: evaluations of the map, the most that any scramble used.
         integration_error: see above.
         fixed_points_found: distinct fixed points reached from the different starts.
@@ -59,6 +62,7 @@ class Solution:
     converged: bool
     reason: str | None
     residual: float
+    largest_jump: float
     iterations: int
     integration_error: float
     fixed_points_found: int

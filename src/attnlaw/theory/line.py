@@ -1,0 +1,214 @@
+"""A line of problems solved together: explored on few points, refined on many, S = 0 compared."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.numerics.gaussian import in_chunks, normal_points
+from attnlaw.problem import Problem
+from attnlaw.theory.assemble import collapsed_solution, live_solution
+from attnlaw.theory.collapse import compiled_collapse
+from attnlaw.theory.kernel import Jobs, Solved, run, settled, tolerance
+from attnlaw.theory.solution import Solution
+from attnlaw.theory.starts import Candidate, cold_candidates, lowest
+
+FloatArray = NDArray[np.float64]
+
+SCRAMBLES = 8
+TEST_FACTOR = 4
+CHUNKS = 4
+DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
+MOST_SPREADS = 10
+
+
+class Averages:
+    """Gaussian points of one size; the first chunk of the first scramble explores.
+
+    Args:
+        pairs: K_eff.
+        count: points in a scramble.
+        seed: seed of the scrambles.
+    """
+
+    def __init__(self, pairs: int, count: int, seed: int) -> None:
+        self.count = count
+        self.flat = normal_points(pairs, count, SCRAMBLES, seed)
+        test = normal_points(pairs, TEST_FACTOR * count, SCRAMBLES, seed + 2**32)
+        size = min(1024, count // CHUNKS)
+        self.fine, self.test = in_chunks(self.flat, size), in_chunks(test, size)
+
+
+class Answer(NamedTuple):
+    """A solution, and the candidate from which more points can refine it."""
+
+    solution: Solution
+    candidate: Candidate
+
+
+def solve_line(
+    problems: list[Problem], averages: Averages, guess: FloatArray | None = None
+) -> list[Answer]:
+    """Answers to problems of one structure, in the order of their line.
+
+    Every problem is explored from the cold starts (or the guess), then from its neighbours'
+    solutions, so that a region with two solutions is entered from both sides.
+
+    Args:
+        problems: the line, neighbours being near each other.
+        averages: the Gaussian points.
+        guess: coordinates to start from instead of the cold starts.
+    """
+    explorer = _Explorer(problems, averages)
+    explorer.from_starts(guess)
+    explorer.from_neighbours()
+    best = [
+        candidate if candidate.settled else _from_larger_decay(problem, averages, candidate)
+        for problem, candidate in zip(problems, explorer.best, strict=True)
+    ]
+    return refined(problems, averages, best)
+
+
+def refined(problems: list[Problem], averages: Averages, starts: list[Candidate]) -> list[Answer]:
+    """Answers over every scramble, from known candidates."""
+    rows = [(index, scramble) for index in range(len(problems)) for scramble in range(SCRAMBLES)]
+    solved = _run(problems, averages, [(*row, starts[row[0]]) for row in rows], coarse=False)
+    return [
+        _chosen(problem, averages, take(solved, slice(SCRAMBLES * i, SCRAMBLES * (i + 1))), start)
+        for i, (problem, start) in enumerate(zip(problems, starts, strict=True))
+    ]
+
+
+class _Explorer:
+    """Candidates for every problem of a line, the best so far."""
+
+    def __init__(self, problems: list[Problem], averages: Averages) -> None:
+        self.problems, self.averages = problems, averages
+        self.best: list[Candidate] = []
+
+    def from_starts(self, guess: FloatArray | None) -> None:
+        """Try the guess, or every cold start, at every problem."""
+        starts = [
+            cold_candidates(problem) if guess is None else [Candidate.at(guess, "given")]
+            for problem in self.problems
+        ]
+        rows = [(index, 0, start) for index, own in enumerate(starts) for start in own]
+        found = self._candidates(rows)
+        per = len(starts[0])
+        self.best = [lowest(found[i * per : (i + 1) * per]) for i in range(len(self.problems))]
+
+    def from_neighbours(self) -> None:
+        """Spread solutions along the line for as long as one of them lowers a neighbour's Φ."""
+        last = len(self.problems) - 1
+        fresh = set(range(last + 1))
+        for _ in range(MOST_SPREADS):
+            rows = [
+                (place, 0, self.best[index]._replace(start="neighbour"))
+                for index in sorted(fresh)
+                for place in (index - 1, index + 1)
+                if 0 <= place <= last and self.best[index].alive
+            ]
+            fresh = set()
+            for (place, *_), candidate in zip(rows, self._candidates(rows), strict=True):
+                known = self.best[place]
+                self.best[place] = best = lowest([known, candidate])
+                if best.start == "neighbour" and not (known.alive and best.is_same_as(known)):
+                    fresh.add(place)
+            if not fresh:
+                break
+
+    def _candidates(self, rows: list[tuple[int, int, Candidate]]) -> list[Candidate]:
+        if not rows:
+            return []
+        solved = _run(self.problems, self.averages, rows, coarse=True)
+        return [
+            Candidate.of(take(solved, place), start.start)
+            for place, (_, _, start) in enumerate(rows)
+        ]
+
+
+def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
+    """Follow the solution down from a larger weight decay, where the map contracts."""
+    starts = cold_candidates(problem)
+    for factor in DECAY_FACTORS:
+        nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
+        solved = _run([nearby], averages, [(0, 0, start) for start in starts], coarse=True)
+        found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
+        candidate = lowest(found)
+        if candidate.alive:
+            starts = [candidate]
+    return candidate
+
+
+def _run(
+    problems: list[Problem],
+    averages: Averages,
+    rows: list[tuple[int, int, Candidate]],
+    *,
+    coarse: bool,
+) -> Solved:
+    """Searches from (problem, scramble, start), as many at a time as the line has scrambles."""
+    stacked = jax.tree.map(lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *problems)
+    size = SCRAMBLES * len(problems)
+    parts = []
+    for first in range(0, len(rows), size):
+        own = rows[first : first + size]
+        padded = own + [own[-1]] * (size - len(own))
+        jobs = Jobs(
+            np.array([problem for problem, _, _ in padded]),
+            np.array([scramble for _, scramble, _ in padded]),
+            np.stack([start.coordinates for _, _, start in padded]),
+            np.stack([start.jacobian for _, _, start in padded]),
+        )
+        solved = run(stacked, averages.fine, averages.test, jobs, len(own), coarse)
+        parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
+    joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return joined
+
+
+def _chosen(problem: Problem, averages: Averages, solved: Solved, candidate: Candidate) -> Answer:
+    """The refined solution, or S = 0 where that is stable and of lower Φ."""
+    solved = _repaired(problem, averages, solved)
+    flat = compiled_collapse(problem, averages.flat)
+    critical = np.mean(np.asarray(flat.critical_decay_scaled))
+    # within a hair of the critical decay some scrambles collapse and others do not
+    alive = np.flatnonzero(~solved.collapsed)
+    flat_wins = 2 * alive.size <= SCRAMBLES
+    found = candidate.found
+    if alive.size and problem.weight_decay_scaled >= critical:
+        found += 1
+        loss_at_zero = problem.sample_ratio * np.mean(np.asarray(flat.loss))
+        flat_wins |= bool(loss_at_zero <= np.mean(solved.observed.train_loss))
+    if flat_wins:
+        iterations = int(solved.iterations.max())
+        solution = collapsed_solution(problem, flat, averages.test, found, iterations)
+        return Answer(solution, candidate)
+    kept = take(solved, alive)
+    centre = candidate._replace(
+        coordinates=kept.coordinates.mean(axis=0), jacobian=kept.jacobian.mean(axis=0)
+    )
+    return Answer(live_solution(problem, kept, found, candidate.start, averages.count), centre)
+
+
+def _repaired(problem: Problem, averages: Averages, solved: Solved) -> Solved:
+    """Scrambles that did not settle are tried again from one that did."""
+    good = settled(solved)
+    if good.all() or not good.any():
+        return solved
+    start = Candidate.of(take(solved, int(np.flatnonzero(good)[0])), "scramble")
+    rows = [(0, scramble, start) for scramble in range(SCRAMBLES)]
+    again = _run([problem], averages, rows, coarse=False)
+    nearer = again.residual / tolerance(again) < solved.residual / tolerance(solved)
+
+    def kept(new: Any, old: Any) -> Any:
+        return np.where(nearer.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    repaired: Solved = jax.tree.map(kept, again, solved)
+    return repaired
+
+
+def take(record: Any, index: Any) -> Any:
+    """Rows of every array of a record."""
+    return jax.tree.map(lambda leaf: leaf[index], record)

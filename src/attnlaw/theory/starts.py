@@ -1,0 +1,104 @@
+"""Where the search for a fixed point starts, and what a search found."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.problem import Problem
+from attnlaw.theory.kernel import Solved, tolerance
+
+FloatArray = NDArray[np.float64]
+
+SAME_POINT = 1e-3
+
+
+class Candidate(NamedTuple):
+    """A start for a search, or what it found.
+
+    coordinates and jacobian (of G(x) − x), residual and its tolerance, Φ, whether it is S = 0,
+    the start that led here, and the number of different fixed points met so far.
+    """
+
+    coordinates: FloatArray
+    jacobian: FloatArray
+    residual: float
+    tolerance: float
+    train_loss: float
+    collapsed: bool
+    start: str
+    found: int
+
+    @classmethod
+    def at(cls, coordinates: Any, start: str) -> "Candidate":
+        """A start of which nothing else is known."""
+        point = np.asarray(coordinates)
+        return cls(point, -np.eye(3), np.inf, 0.0, np.inf, False, start, 1)
+
+    @classmethod
+    def of(cls, solved: Solved, start: str) -> "Candidate":
+        """What a search found."""
+        return cls(
+            solved.coordinates,
+            solved.jacobian,
+            float(solved.residual),
+            float(tolerance(solved)),
+            float(solved.observed.train_loss),
+            bool(solved.collapsed),
+            start,
+            1,
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether this is a fixed point."""
+        return self.residual <= self.tolerance
+
+    @property
+    def alive(self) -> bool:
+        """Whether this is a fixed point with S ≠ 0."""
+        return self.settled and not self.collapsed
+
+    def is_same_as(self, other: "Candidate") -> bool:
+        """Whether the Jacobian maps the difference to within the residuals."""
+        moved = self.jacobian @ (self.coordinates - other.coordinates)
+        allowed = max(SAME_POINT, 5 * max(self.tolerance, other.tolerance))
+        return bool(np.abs(moved).max() <= allowed)
+
+
+def lowest(candidates: list[Candidate]) -> Candidate:
+    """The fixed point of lowest Φ with S ≠ 0; else S = 0; else what came nearest.
+
+    Its `found` counts the different fixed points among the candidates; S = 0 counts where it is
+    met beside another.
+    """
+    alive = [candidate for candidate in candidates if candidate.alive]
+    if not alive:
+        flat = [candidate for candidate in candidates if candidate.settled]
+        return flat[0] if flat else min(candidates, key=lambda c: c.residual)
+    different: list[Candidate] = []
+    for candidate in alive:
+        if not any(candidate.is_same_as(known) for known in different):
+            different.append(candidate)
+    best = min(different, key=lambda candidate: candidate.train_loss)
+    return best._replace(found=max(len(different), *(c.found for c in alive)))
+
+
+def cold_candidates(problem: Problem) -> list[Candidate]:
+    """Starts that need no neighbour.
+
+    Informed: near the target. Uninformed: near zero. Interpolating: Σ ∝ 1/λ̃, where the layer
+    fits every label.
+    """
+    power, attention = problem.target_power, problem.attention
+    ratio = problem.scale_of_target
+    fitting = problem.sample_ratio * attention.constraints * ratio / problem.weight_decay_scaled
+    rows = {
+        "informed": (0.95, 0.9 * power * ratio**2, 1.0 / attention.beta**2),
+        "uninformed": (0.1, 0.1 * power * ratio**2, 1.0 / attention.beta**2),
+        "interpolating": (0.6, problem.score_variance * ratio**2, fitting),
+    }
+    return [
+        Candidate.at([np.log(q), np.arctanh(rho), np.log(sigma)], name)
+        for name, (rho, q, sigma) in rows.items()
+    ]
