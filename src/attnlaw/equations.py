@@ -5,9 +5,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from attnlaw.channels.channel import ChannelAverages, attention_error, channel_averages
+from attnlaw.channels.channel import (
+    ChannelAverages,
+    Used,
+    attention_error,
+    channel_averages,
+    conjugates,
+)
 from attnlaw.denoisers import EigenThreshold, MatrixSide
-from attnlaw.numerics.gaussian import mean_over_chunks
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
@@ -17,30 +22,20 @@ FLOOR = 1e-14
 class Step(NamedTuple):
     """One application of the map, with everything computed on the way.
 
-    `jumped` is what it would give if one Gaussian point passed to its other proximal point.
+    `scrambles` holds the channel's averages one by one, `channel` their mean. `jumped` is what the
+    map would give if one Gaussian point passed to its other proximal point.
     """
 
     overlaps: Overlaps
     conjugates: Conjugates
     channel: ChannelAverages
+    scrambles: ChannelAverages
     matrix: MatrixSide
     jumped: Overlaps
 
 
-class Observables(NamedTuple):
-    """Predictions at given order parameters; see `attnlaw explain` for each."""
-
-    train_loss: Any
-    train_error: Any
-    test_error: Any
-    test_error_clean: Any
-    mse: Any
-    trace: Any
-    rank_ratio: Any
-
-
 def state_evolution(
-    problem: Problem, overlaps: Overlaps, chunks: Any, used: Any | None = None
+    problem: Problem, overlaps: Overlaps, points: Any, used: Used | None = None
 ) -> Step:
     """(q, m, Σ) → (q̂, m̂, Σ̂) by (3.2)–(3.3) → (q, m, Σ) by (4.1), over standard normal points.
 
@@ -50,39 +45,51 @@ def state_evolution(
     Args:
         problem: the problem.
         overlaps: q, m, Σ.
-        chunks: points in chunks (chunks, 2, K_eff, B).
-        used: number of chunks to average over, all of them when not given.
+        points: (scrambles, chunks, 2, K_eff, B).
+        used: how many scrambles and chunks to average over, all when not given.
     """
-    channel = channel_averages(
-        problem.attention, problem.loss, overlaps, problem.score_variance, chunks, used
+    used = Used.all_of(points) if used is None else used
+    scrambles, jump = channel_averages(
+        problem.attention, problem.loss, overlaps, problem.score_variance, points, used
     )
-    conjugates = _kept_positive(channel.conjugates(problem.sample_ratio))
-    matrix, jumped = _matrix_sides(problem, conjugates, channel)
-    return Step(_floored(problem, matrix.overlaps), conjugates, channel, matrix, jumped)
+    channel = jax.tree.map(lambda row: jnp.sum(row) / used.scrambles, scrambles)
+    hats = _hats(problem, channel.gradient_square, channel.divergence, channel.alignment)
+    moved = _hats(
+        problem,
+        channel.gradient_square + jump.gradient_square,
+        channel.divergence + jump.divergence,
+        channel.alignment + jump.alignment,
+    )
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), hats, moved)
+    sides = matrix_sides(problem, both, jnp.where(jump.size > 0, 2, 1))
+    matrix = jax.tree.map(lambda leaf: leaf[0], sides)
+    jumped = jax.tree.map(lambda leaf: jnp.where(jump.size > 0, leaf[1], leaf[0]), sides.overlaps)
+    return Step(
+        _floored(problem, matrix.overlaps),
+        hats,
+        channel,
+        scrambles,
+        matrix,
+        _floored(problem, jumped),
+    )
 
 
-def _matrix_sides(
-    problem: Problem, conjugates: Conjugates, channel: ChannelAverages
-) -> tuple[MatrixSide, Overlaps]:
-    """The matrix side, and the overlaps that it gives after the largest single-point jump."""
-    jump = channel.conjugate_jump(problem.sample_ratio)
-    moved = _kept_positive(Conjugates(*(h + j for h, j in zip(conjugates, jump, strict=True))))
-    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), conjugates, moved)
+def matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> MatrixSide:
+    """The matrix side for the first `count` rows of conjugates, zeros for the others."""
 
     def side(index: Any) -> MatrixSide:
-        own = jax.tree.map(lambda leaf: leaf[index], both)
+        own = jax.tree.map(lambda leaf: leaf[index], conjugates)
         return EigenThreshold().matrix_side(problem.target, own, problem.weight_decay_scaled)
 
     def fill(index: Any, sides: MatrixSide) -> MatrixSide:
         return jax.tree.map(lambda row, new: row.at[index].set(new), sides, side(index))
 
-    shape = jax.eval_shape(side, 0)
-    blank = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), shape)
-    jumps = channel.two_minima > 0
-    sides = jax.lax.fori_loop(0, jnp.where(jumps, 2, 1), fill, blank)
-    here = jax.tree.map(lambda leaf: leaf[0], sides)
-    there = jax.tree.map(lambda leaf: jnp.where(jumps, leaf[1], leaf[0]), sides.overlaps)
-    return here, _floored(problem, there)
+    rows = conjugates.q_hat.shape[0]
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), jax.eval_shape(side, 0)
+    )
+    filled: MatrixSide = jax.lax.fori_loop(0, count, fill, blank)
+    return filled
 
 
 def largest_jump(problem: Problem, step: Step) -> Any:
@@ -101,30 +108,6 @@ def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
     q_hat, m_hat, sigma_hat = step.conjugates
     coupling = (q_hat * sigma + 2 * m_hat * m - sigma_hat * q) / 4
     return coupling + problem.sample_ratio * step.channel.moreau - step.matrix.free_energy
-
-
-def observables(
-    problem: Problem, overlaps: Overlaps, step: Step, chunks: Any, used: Any
-) -> Observables:
-    """Losses, errors and rank at the solution; (4.2)–(4.4).
-
-    The test errors are averages over the first `used` chunks of points.
-    """
-    power = problem.target_power
-
-    def errors(points: Any) -> tuple[Any, Any]:
-        return test_errors(problem, overlaps, points)
-
-    noisy, clean = mean_over_chunks(errors, chunks, used)
-    return Observables(
-        train_loss=free_energy(problem, overlaps, step),
-        train_error=step.channel.loss,
-        test_error=noisy,
-        test_error_clean=clean,
-        mse=power - 2 * overlaps.m + overlaps.q,
-        trace=step.matrix.trace,
-        rank_ratio=step.matrix.rank_ratio,
-    )
 
 
 def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any, Any]:
@@ -154,13 +137,12 @@ def is_collapsed(problem: Problem, overlaps: Overlaps) -> Any:
     return overlaps.q <= 10 * FLOOR * problem.target_power
 
 
-def _kept_positive(conjugates: Conjugates) -> Conjugates:
+def _hats(problem: Problem, square: Any, divergence: Any, alignment: Any) -> Conjugates:
     """Conjugates with m̂ and Σ̂ held above zero, where sampling noise could push them on the way."""
-    q_hat = jnp.maximum(conjugates.q_hat, 1e-200)
+    own = conjugates(square, divergence, alignment, problem.sample_ratio)
+    q_hat = jnp.maximum(own.q_hat, 1e-200)
     least = 1e-6 * jnp.sqrt(q_hat)
-    return Conjugates(
-        q_hat, jnp.maximum(conjugates.m_hat, least), jnp.maximum(conjugates.sigma_hat, 1e-100)
-    )
+    return Conjugates(q_hat, jnp.maximum(own.m_hat, least), jnp.maximum(own.sigma_hat, 1e-100))
 
 
 def _floored(problem: Problem, overlaps: Overlaps) -> Overlaps:

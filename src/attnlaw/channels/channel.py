@@ -22,13 +22,12 @@ class Proximal(NamedTuple):
 
 
 class ChannelAverages(NamedTuple):
-    """Averages over (z0, ω) at given order parameters.
+    """Averages over (z0, ω) at given order parameters, one entry a scramble.
 
     moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
     alignment = D_0 of (3.3), stein_divergence = D_ω by Stein's lemma alone (the exact derivative
     of the sampled 𝓜), two_minima the fraction of points where the two starts of the
-    proximal step end at different minima, jump the change of (E|g|², D_ω, D_0) when the point where
-    it matters most passes from one minimum to the other, settled the fraction of converged steps.
+    proximal step end at different minima, settled the fraction of converged steps.
     """
 
     moreau: Any
@@ -38,22 +37,31 @@ class ChannelAverages(NamedTuple):
     alignment: Any
     stein_divergence: Any
     two_minima: Any
-    jump: Any
     settled: Any
 
-    def conjugates(self, sample_ratio: Any) -> Conjugates:
-        """q̂ = 2α E|g|², m̂ = 2α D_0, Σ̂ = −2α D_ω; (3.2)–(3.3)."""
-        return _conjugates(self.gradient_square, self.divergence, self.alignment, sample_ratio)
 
-    def conjugate_jump(self, sample_ratio: Any) -> Conjugates:
-        """Change of (q̂, m̂, Σ̂) that goes with `jump`."""
-        return _conjugates(*self.jump, sample_ratio)
+class Jump(NamedTuple):
+    """Change of averages when one point passes to its other minimum.
+
+    `size` is its sum relative to the averages, by which the largest is found.
+    """
+
+    gradient_square: Any
+    divergence: Any
+    alignment: Any
+    size: Any
 
 
-def _conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) -> Conjugates:
-    return Conjugates(
-        2 * sample_ratio * square, 2 * sample_ratio * alignment, -2 * sample_ratio * divergence
-    )
+class Used(NamedTuple):
+    """How many scrambles to average over, and how many chunks of each."""
+
+    scrambles: Any
+    chunks: Any
+
+    @classmethod
+    def all_of(cls, points: Any) -> "Used":
+        """All of points (scrambles, chunks, …)."""
+        return cls(*points.shape[:2])
 
 
 def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> tuple[Any, Any]:
@@ -64,46 +72,52 @@ def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> 
 
 
 def channel_averages(
-    attention: Any,
-    loss: Any,
-    overlaps: Overlaps,
-    target_variance: Any,
-    chunks: Any,
-    used: Any | None = None,
-) -> ChannelAverages:
-    """Averages of the channel at (q, m, Σ) over standard normal points in chunks.
+    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any, used: Used
+) -> tuple[ChannelAverages, Jump]:
+    """Averages of the channel at (q, m, Σ), and the largest jump of their mean by one point.
 
     Args:
         attention, loss: the channel.
         overlaps: q, m, Σ.
         target_variance: Q0 + Δ/2.
-        chunks: points (chunks, 2, K_eff, B).
-        used: number of chunks to average over, all of them when not given.
+        points: standard normal points (scrambles, chunks, 2, K_eff, B).
+        used: scrambles and chunks to use; the averages of the other scrambles are zero.
     """
-    count = chunks.shape[0] if used is None else used
 
-    def one(points: Any) -> tuple[ChannelAverages, Any]:
-        return _chunk_averages(attention, loss, overlaps, target_variance, points)
+    def one(index: Any) -> tuple[ChannelAverages, Jump]:
+        own = points[index // used.chunks, index % used.chunks]
+        return _chunk_averages(attention, loss, overlaps, target_variance, own)
 
-    shape = jax.eval_shape(one, chunks[0])
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+    shape, jump_shape = jax.eval_shape(one, 0)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(points.shape[0], leaf.dtype), shape)
+    no_jump = jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), jump_shape)
 
-    def add(index: Any, state: tuple[ChannelAverages, Any]) -> tuple[ChannelAverages, Any]:
-        (total, weight), (own, own_weight) = state, one(chunks[index])
-        summed = jax.tree.map(jnp.add, total, own)
-        larger = own_weight > weight
-        jump = jnp.where(larger, own.jump, total.jump)
-        return summed._replace(jump=jump), jnp.where(larger, own_weight, weight)
+    def add(index: Any, state: tuple[ChannelAverages, Jump]) -> tuple[ChannelAverages, Jump]:
+        total, largest = state
+        own, jump = one(index)
+        scramble = index // used.chunks
+        larger = jump.size > largest.size
+        return (
+            jax.tree.map(lambda row, new: row.at[scramble].add(new / used.chunks), total, own),
+            jax.tree.map(lambda new, old: jnp.where(larger, new, old), jump, largest),
+        )
 
-    total, _ = jax.lax.fori_loop(0, count, add, nothing)
-    mean: ChannelAverages = jax.tree.map(lambda leaf: leaf / count, total)
-    return mean
+    parts = used.scrambles * used.chunks
+    total, largest = jax.lax.fori_loop(0, parts, add, (nothing, no_jump))
+    return total, jax.tree.map(lambda leaf: leaf / parts, largest)
+
+
+def conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) -> Conjugates:
+    """q̂ = 2α E|g|², m̂ = 2α D_0, Σ̂ = −2α D_ω; (3.2)–(3.3)."""
+    return Conjugates(
+        2 * sample_ratio * square, 2 * sample_ratio * alignment, -2 * sample_ratio * divergence
+    )
 
 
 def _chunk_averages(
     attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
-) -> tuple[ChannelAverages, Any]:
-    """Averages over one chunk, and how much its largest jump matters.
+) -> tuple[ChannelAverages, Jump]:
+    """Averages over one chunk, and its largest jump.
 
     D_ω is the mean derivative of g where the proximal step is certainly continuous (Σβ² small),
     and by Stein's lemma (3.3), which counts jumps too, beyond; the two have the same mean, the
@@ -124,8 +138,8 @@ def _chunk_averages(
     square, stein, along_target = jnp.mean(own, axis=1)
     divergence = smooth * _mean_derivative(best, sigma, smooth) + (1 - smooth) * stein
     jumps = jnp.where(apart, moments(other) - own, 0.0) / points.shape[-1]
-    matters = jnp.sum(jnp.abs(jumps / jnp.mean(own, axis=1)[:, None]), axis=0)
-    worst = jnp.argmax(matters)
+    size = jnp.sum(jnp.abs(jumps) / (jnp.abs(jnp.mean(own, axis=1)[:, None]) + 1e-300), axis=0)
+    worst = jnp.argmax(size)
     jump = jumps[:, worst]
     averages = ChannelAverages(
         moreau=jnp.mean(best.loss) + sigma * square / 2,
@@ -135,10 +149,9 @@ def _chunk_averages(
         alignment=along_target - slope / spread * divergence,
         stein_divergence=stein,
         two_minima=jnp.mean(apart),
-        jump=jnp.stack([jump[0], jump[1], jump[2] - slope / spread * jump[1]]),
         settled=jnp.mean(best.settled),
     )
-    return averages, matters[worst]
+    return averages, Jump(jump[0], jump[1], jump[2] - slope / spread * jump[1], size[worst])
 
 
 def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, points: Any) -> Any:
@@ -231,6 +244,5 @@ def zero_map_averages(
         alignment=-jnp.mean(jnp.sum(slope * z0, axis=0)) / target_variance,
         stein_divergence=divergence,
         two_minima=jnp.zeros(()),
-        jump=jnp.zeros(3),
         settled=jnp.ones(()),
     )

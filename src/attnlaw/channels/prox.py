@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from attnlaw.channels.curvature import Derivatives
 
-BLOCK = 512
+MOST_IN_BLOCK, HESSIANS_IN_BLOCK = 512, 10_000
 EVALUATIONS_IN_BLOCK = 7
 MOST_ROUNDS = 400
 STEP_TOLERANCE = 1e-8
@@ -39,9 +39,7 @@ class _Walk(NamedTuple):
     count: Any
 
 
-def prox_minima(
-    objective: Objective, data: Any, starts: Any, used: Any, reach: Any, block: int = BLOCK
-) -> Minima:
+def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: Any) -> Minima:
     """Local minima of a function of each point's data, by trust-region Newton steps.
 
     Args:
@@ -51,11 +49,10 @@ def prox_minima(
         starts: first points, (S, K, N).
         used: number of starts to follow, the first ones.
         reach: length on which the objective changes its shape; bounds the first step.
-        block: points worked on at a time.
     """
     sets, coordinates, size = starts.shape
     total = sets * size
-    block = min(block, size)
+    block = min(MOST_IN_BLOCK, size, max(HESSIANS_IN_BLOCK // coordinates**2, 1))
 
     class Progress(NamedTuple):
         points: Any

@@ -39,6 +39,7 @@ class _State(NamedTuple):
     best: Any
     best_move: Any
     best_residual: Any
+    best_jumps: Any
     best_detail: Any
     jacobian: Any
     measured: Any
@@ -52,7 +53,7 @@ class _State(NamedTuple):
 
 
 def fixed_point(
-    function: Callable[[Any], tuple[Any, Any]],
+    function: Callable[[Any], tuple[Any, Any, Any]],
     start: Any,
     jacobian: Any | None = None,
     *,
@@ -62,11 +63,14 @@ def fixed_point(
 ) -> FixedPoint:
     """Fixed point of G from `start`: Broyden steps, with a measured Jacobian where they fail.
 
-    `function` maps x to G(x) and a pytree of details, which is kept for the best point. The first
-    Jacobian of f(x) = G(x) − x is `jacobian`, or −I, whose step is the plain iteration. A residual
-    above three times the best one, or six steps that do not halve it, is a failure: at the first
-    the Jacobian is measured by differences at the best point, at the next ones the step from there
-    is cut to a quarter; the fifth measures again over a longer difference, the ninth gives up.
+    `function` maps x to G(x), the size of G's jumps near x (zero where it is continuous) and a
+    pytree of details, which is kept for the best point. The first Jacobian of f(x) = G(x) − x is
+    `jacobian`, or −I, whose step is the plain iteration.
+
+    A residual above three times the best one, or six steps that do not halve it, is a failure: at
+    the first the Jacobian is measured by differences at the best point, at the next ones the step
+    from there is cut to a quarter; the fifth measures again over a longer difference, the ninth
+    gives up. A residual below the jumps of G is as good as any after the first failure.
 
     Args:
         function: G, of an array of n numbers.
@@ -80,7 +84,7 @@ def fixed_point(
     unit = jnp.eye(size)
 
     def advance(state: _State) -> _State:
-        image, detail = function(state.point)
+        image, jumps, detail = function(state.point)
         move = image - state.point
         norm = jnp.max(jnp.abs(move))
         norm = jnp.where(jnp.isfinite(norm), norm, jnp.inf)
@@ -94,6 +98,7 @@ def fixed_point(
         best = jnp.where(better, state.point, state.best)
         best_move = jnp.where(better, move, state.best_move)
         best_residual = jnp.where(better, norm, state.best_residual)
+        best_jumps = jnp.where(better, jumps, state.best_jumps)
 
         probe = jnp.where(failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
         place = state.column - 1
@@ -106,6 +111,7 @@ def fixed_point(
         own = jnp.where(complete, measured, jnp.where(trusted, secant, state.jacobian))
 
         over = (best_residual <= tolerance) | (failures >= MOST_FAILURES)
+        over = over | ((failures > 0) & (best_residual <= best_jumps))
         over = over | (state.count + 1 >= max_evaluations)
         ending = state.ending | (searching & over)
         begin = searching & failed & ((failures == 1) | (failures == SECOND_PROBE))
@@ -124,6 +130,7 @@ def fixed_point(
             best,
             best_move,
             best_residual,
+            best_jumps,
             jax.tree.map(lambda new, old: jnp.where(better, new, old), detail, state.best_detail),
             own,
             measured,
@@ -137,11 +144,11 @@ def fixed_point(
         )
 
     blank = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, start)[1]
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, start)[2]
     )
     zero, own = jnp.zeros(size), -unit if jacobian is None else jacobian
     first = _State(
-        start, start, zero, start, zero, jnp.inf, blank, own, own, 0, jnp.inf, 0, 0, 0, False,
+        start, start, zero, start, zero, jnp.inf, 0.0, blank, own, own, 0, jnp.inf, 0, 0, 0, False,
         jnp.asarray(max_evaluations) <= 0,
     )  # fmt: skip
     last = jax.lax.while_loop(lambda state: ~state.stop, advance, first)
@@ -156,13 +163,13 @@ def _broyden(jacobian: Any, step: Any, change: Any) -> Any:
 
 def _newton_step(jacobian: Any, move: Any) -> Any:
     """−J⁻¹f, cut to the largest step; the plain step where J is singular."""
-    step = -_solve(jacobian, move)
+    step = -solve_small(jacobian, move)
     step = jnp.where(jnp.all(jnp.isfinite(step)), step, move)
     return step * jnp.minimum(1.0, LARGEST_STEP / (jnp.max(jnp.abs(step)) + 1e-300))
 
 
-def _solve(matrix: Any, rhs: Any) -> Any:
-    """Gauss–Jordan elimination with row exchanges; cheap to compile for a few unknowns."""
+def solve_small(matrix: Any, rhs: Any) -> Any:
+    """M⁻¹ b by Gauss–Jordan elimination with row exchanges; cheap to compile for a few unknowns."""
     size = matrix.shape[0]
 
     def eliminate(column: Any, table: Any) -> Any:

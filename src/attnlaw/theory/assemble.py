@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.theory.collapse import Collapse
-from attnlaw.theory.kernel import Solved, settled, tolerance, zero_map_test_errors
+from attnlaw.theory.kernel import Solved, tolerance, zero_map_test_errors
+from attnlaw.theory.observed import observed
 from attnlaw.theory.solution import Solution
 
 FloatArray = NDArray[np.float64]
@@ -18,29 +19,24 @@ SMALL_SAMPLE = 1.2166
 
 
 def live_solution(problem: Problem, solved: Solved, found: int, start: str, count: int) -> Solution:
-    """The solution of scrambles that all followed one fixed point."""
-    worst = int(np.argmax(solved.residual / tolerance(solved)))
-    residual, jump = float(solved.residual.max()), float(solved.jump.max())
-    bad = int((~settled(solved)).sum())
+    """The solution S ≠ 0."""
+    residual, allowed = float(solved.residual), float(tolerance(solved))
     reason = None
-    if bad:
-        reason = (
-            f"residual {solved.residual[worst]:.2e} above {tolerance(solved)[worst]:.0e} on {bad} "
-            f"of {len(solved.residual)} scrambles after {int(solved.iterations[worst])} evaluations"
-        )
-    observed = {**solved.observed._asdict(), **solved.overlaps._asdict()}
+    if residual > allowed:
+        told = f"residual {residual:.2e} above {allowed:.1e}"
+        reason = f"{told} after {int(solved.iterations)} evaluations"
     return _assembled(
         problem,
-        observed | solved.conjugates._asdict(),
-        converged=not bad,
+        observed(problem, solved),
+        converged=reason is None,
         reason=reason,
         residual=residual,
-        largest_jump=jump,
-        iterations=int(solved.iterations.max()),
+        largest_jump=float(solved.jump),
+        iterations=int(solved.iterations),
         fixed_points_found=found,
         start=start,
-        points=len(solved.residual) * count,
-        two_minima_fraction=float(solved.two_minima.mean()),
+        points=solved.step.scrambles.loss.size * count,
+        two_minima_fraction=float(solved.step.channel.two_minima),
     )
 
 
@@ -51,7 +47,7 @@ def collapsed_solution(
     noisy, clean = (np.asarray(e) for e in zero_map_test_errors(problem, test_points))
     loss = np.asarray(flat.loss)
     nothing = np.zeros_like(loss)
-    observed = {
+    values = {
         "train_loss": problem.sample_ratio * loss,
         "train_error": loss,
         "test_error": noisy,
@@ -61,7 +57,7 @@ def collapsed_solution(
     }
     return _assembled(
         problem,
-        observed,
+        values,
         converged=True,
         reason=None,
         residual=0.0,
@@ -74,12 +70,9 @@ def collapsed_solution(
     )
 
 
-def _assembled(problem: Problem, observed: dict[str, FloatArray], **evidence: Any) -> Solution:
-    means = {name: float(np.mean(values)) for name, values in observed.items()}
-    errors = {
-        name: float(np.std(values, ddof=1) / np.sqrt(len(values)))
-        for name, values in observed.items()
-    }
+def _assembled(problem: Problem, values: dict[str, FloatArray], **evidence: Any) -> Solution:
+    means = {name: float(np.mean(own)) for name, own in values.items()}
+    errors = {name: float(np.std(own, ddof=1) / np.sqrt(len(own))) for name, own in values.items()}
     return Solution(
         problem=problem,
         overlaps=Overlaps(means["q"], means["m"], means["sigma"]),

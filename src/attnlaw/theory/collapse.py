@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlaw.channels.channel import zero_map_averages
+from attnlaw.channels.channel import conjugates, zero_map_averages
 from attnlaw.numerics.gaussian import normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
@@ -28,11 +28,13 @@ def collapse(problem: Problem, points: Any) -> Collapse:
     S = 0 is stable for λ̃ ≥ λ̃_c; just below, the rank grows from zero.
     """
     averages = zero_map_averages(problem.attention, problem.loss, problem.score_variance, points[0])
-    conjugates = averages.conjugates(problem.sample_ratio)
-    noise_level = jnp.sqrt(conjugates.q_hat) / conjugates.m_hat
+    hats = conjugates(
+        averages.gradient_square, averages.divergence, averages.alignment, problem.sample_ratio
+    )
+    noise_level = jnp.sqrt(hats.q_hat) / hats.m_hat
     point = right_edge_point(problem.target, noise_level)
     edge = subordination(problem.target, noise_level, point + 0j).real
-    return Collapse(conjugates, averages.loss, conjugates.m_hat / 2 * edge)
+    return Collapse(hats, averages.loss, hats.m_hat / 2 * edge)
 
 
 @jax.jit

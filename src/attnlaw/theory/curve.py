@@ -107,10 +107,7 @@ def curve(
     solutions = []
     for index, (own, answer) in enumerate(zip(problems, answers, strict=True)):
         progress(Progress("curve", index, len(problems), f"{name} = {values[index]:.4g}"))
-        if not answer.solution.converged:
-            solution = solve(own, accuracy=accuracy, seed=seed, throw=False)
-        else:
-            solution = refine_until(own, answer, accuracy, seed, silent).solution
+        solution = refine_until(own, answer, accuracy, seed).solution
         solutions.append(judged(solution, throw))
     return Curve(name, values, tuple(solutions))
 

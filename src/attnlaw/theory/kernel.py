@@ -1,17 +1,17 @@
-"""The compiled solver: fixed points of many problems over many scrambles, in one program."""
+"""The compiled solver: fixed points of many problems from many starts, in one program."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from attnlaw.channels.channel import Used
 from attnlaw.equations import (
-    Observables,
     Step,
+    free_energy,
     from_coordinates,
     is_collapsed,
     largest_jump,
-    observables,
     state_evolution,
     test_errors,
     to_coordinates,
@@ -19,21 +19,22 @@ from attnlaw.equations import (
 from attnlaw.numerics.fixed_point import fixed_point
 from attnlaw.numerics.gaussian import mean_over_chunks
 from attnlaw.problem import Problem
-from attnlaw.records import Conjugates, Overlaps
+from attnlaw.records import Overlaps
+from attnlaw.theory.observed import Probes, probe
 
 INNER_TOLERANCE = 1e-8
 MAX_EVALUATIONS = 80
 RESIDUAL_TOLERANCE = 1e-6
+COARSE = 4
 
 
 class Jobs(NamedTuple):
-    """Fixed points to find: which problem, over which scramble, from where; arrays (J, …).
+    """Fixed points to find: of which problem, from where; arrays (J, …).
 
     `jacobian` is that of G(x) − x at the start, as far as it is known.
     """
 
     problem: Any
-    scramble: Any
     start: Any
     jacobian: Any
 
@@ -47,10 +48,10 @@ class Solved(NamedTuple):
     jump: Any
     iterations: Any
     overlaps: Overlaps
-    conjugates: Conjugates
-    observed: Observables
-    two_minima: Any
+    train_loss: Any
     collapsed: Any
+    step: Step
+    probes: Probes
 
 
 def tolerance(solved: Any) -> Any:
@@ -75,56 +76,47 @@ def run(
         test_points: points of the test errors, in chunks of their own number.
         jobs: arrays of one length, which with the other shapes decides what is compiled.
         count: jobs to do; the answers of the others mean nothing.
-        coarse: average over the first chunk only, measure the Jacobian at the end and leave the
-            test errors out.
+        coarse: average over a quarter of the chunks of the first scramble only, measure the
+            Jacobian at the end and leave the observables out.
     """
+    scrambles, chunks = points.shape[:2]
+    used = Used(
+        jnp.where(coarse, 1, scrambles), jnp.where(coarse, max(chunks // COARSE, 1), chunks)
+    )
 
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
-        evaluations = jnp.where(index < count, MAX_EVALUATIONS, 0)
-        problem = _at(problems, job.problem)
-        return _answer(problem, points, test_points, job, coarse, evaluations)
+        problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
+
+        def plain(x: Any) -> tuple[Any, Any, Step]:
+            step = state_evolution(problem, from_coordinates(problem, x), points, used)
+            return to_coordinates(problem, step.overlaps), largest_jump(problem, step), step
+
+        fixed = fixed_point(
+            plain,
+            job.start,
+            job.jacobian,
+            tolerance=INNER_TOLERANCE,
+            max_evaluations=jnp.where(index < count, MAX_EVALUATIONS, 0),
+            measure_jacobian=coarse,
+        )
+        overlaps, step = from_coordinates(problem, fixed.point), fixed.detail
+        wanted = (index < count) & ~coarse
+        return Solved(
+            coordinates=fixed.point,
+            jacobian=fixed.jacobian,
+            residual=fixed.residual,
+            jump=largest_jump(problem, step),
+            iterations=fixed.iterations,
+            overlaps=overlaps,
+            train_loss=free_energy(problem, overlaps, step),
+            collapsed=is_collapsed(problem, overlaps),
+            step=step,
+            probes=probe(problem, fixed.point, step, test_points, wanted),
+        )
 
     solved: Solved = jax.lax.map(one, (jnp.arange(jobs.problem.shape[0]), jobs))
     return solved
-
-
-def _answer(
-    problem: Problem, points: Any, test_points: Any, job: Jobs, coarse: Any, evaluations: Any
-) -> Solved:
-    own, test_own = points[job.scramble], test_points[job.scramble]
-    used = jnp.where(coarse, 1, points.shape[1])
-
-    def plain(x: Any) -> tuple[Any, Step]:
-        step = state_evolution(problem, from_coordinates(problem, x), own, used)
-        return to_coordinates(problem, step.overlaps), step
-
-    fixed = fixed_point(
-        plain,
-        job.start,
-        job.jacobian,
-        tolerance=INNER_TOLERANCE,
-        max_evaluations=evaluations,
-        measure_jacobian=coarse,
-    )
-    overlaps, step = from_coordinates(problem, fixed.point), fixed.detail
-    test_used = jnp.where(coarse | (evaluations == 0), 0, test_points.shape[1])
-    return Solved(
-        coordinates=fixed.point,
-        jacobian=fixed.jacobian,
-        residual=fixed.residual,
-        jump=largest_jump(problem, step),
-        iterations=fixed.iterations,
-        overlaps=overlaps,
-        conjugates=step.conjugates,
-        observed=observables(problem, overlaps, step, test_own, test_used),
-        two_minima=step.channel.two_minima,
-        collapsed=is_collapsed(problem, overlaps),
-    )
-
-
-def _at(problems: Problem, index: Any) -> Problem:
-    return jax.tree.map(lambda leaf: leaf[index], problems)
 
 
 @jax.jit

@@ -11,7 +11,7 @@ from attnlaw.numerics.gaussian import in_chunks, normal_points
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import compiled_collapse
-from attnlaw.theory.kernel import Jobs, Solved, run, settled, tolerance
+from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 
@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 
 SCRAMBLES = 8
 TEST_FACTOR = 4
+JOBS = 3
 CHUNKS = 4
 DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
 MOST_SPREADS = 10
@@ -73,11 +74,10 @@ def solve_line(
 
 def refined(problems: list[Problem], averages: Averages, starts: list[Candidate]) -> list[Answer]:
     """Answers over every scramble, from known candidates."""
-    rows = [(index, scramble) for index in range(len(problems)) for scramble in range(SCRAMBLES)]
-    solved = _run(problems, averages, [(*row, starts[row[0]]) for row in rows], coarse=False)
+    solved = _run(problems, averages, list(enumerate(starts)), coarse=False)
     return [
-        _chosen(problem, averages, take(solved, slice(SCRAMBLES * i, SCRAMBLES * (i + 1))), start)
-        for i, (problem, start) in enumerate(zip(problems, starts, strict=True))
+        _chosen(problem, averages, take(solved, index), starts[index])
+        for index, problem in enumerate(problems)
     ]
 
 
@@ -94,7 +94,7 @@ class _Explorer:
             cold_candidates(problem) if guess is None else [Candidate.at(guess, "given")]
             for problem in self.problems
         ]
-        rows = [(index, 0, start) for index, own in enumerate(starts) for start in own]
+        rows = [(index, start) for index, own in enumerate(starts) for start in own]
         found = self._candidates(rows)
         per = len(starts[0])
         self.best = [lowest(found[i * per : (i + 1) * per]) for i in range(len(self.problems))]
@@ -105,7 +105,7 @@ class _Explorer:
         fresh = set(range(last + 1))
         for _ in range(MOST_SPREADS):
             rows = [
-                (place, 0, self.best[index]._replace(start="neighbour"))
+                (place, self.best[index]._replace(start="neighbour"))
                 for index in sorted(fresh)
                 for place in (index - 1, index + 1)
                 if 0 <= place <= last and self.best[index].alive
@@ -119,13 +119,12 @@ class _Explorer:
             if not fresh:
                 break
 
-    def _candidates(self, rows: list[tuple[int, int, Candidate]]) -> list[Candidate]:
+    def _candidates(self, rows: list[tuple[int, Candidate]]) -> list[Candidate]:
         if not rows:
             return []
         solved = _run(self.problems, self.averages, rows, coarse=True)
         return [
-            Candidate.of(take(solved, place), start.start)
-            for place, (_, _, start) in enumerate(rows)
+            Candidate.of(take(solved, place), start.start) for place, (_, start) in enumerate(rows)
         ]
 
 
@@ -134,7 +133,7 @@ def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidat
     starts = cold_candidates(problem)
     for factor in DECAY_FACTORS:
         nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
-        solved = _run([nearby], averages, [(0, 0, start) for start in starts], coarse=True)
+        solved = _run([nearby], averages, [(0, start) for start in starts], coarse=True)
         found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
         candidate = lowest(found)
         if candidate.alive:
@@ -145,22 +144,21 @@ def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidat
 def _run(
     problems: list[Problem],
     averages: Averages,
-    rows: list[tuple[int, int, Candidate]],
+    rows: list[tuple[int, Candidate]],
     *,
     coarse: bool,
 ) -> Solved:
-    """Searches from (problem, scramble, start), as many at a time as the line has scrambles."""
+    """Searches from (problem, start), so many at a time that one program serves all."""
     stacked = jax.tree.map(lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *problems)
-    size = SCRAMBLES * len(problems)
+    size = JOBS * len(problems)
     parts = []
     for first in range(0, len(rows), size):
         own = rows[first : first + size]
         padded = own + [own[-1]] * (size - len(own))
         jobs = Jobs(
-            np.array([problem for problem, _, _ in padded]),
-            np.array([scramble for _, scramble, _ in padded]),
-            np.stack([start.coordinates for _, _, start in padded]),
-            np.stack([start.jacobian for _, _, start in padded]),
+            np.array([problem for problem, _ in padded]),
+            np.stack([start.coordinates for _, start in padded]),
+            np.stack([start.jacobian for _, start in padded]),
         )
         solved = run(stacked, averages.fine, averages.test, jobs, len(own), coarse)
         parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
@@ -170,43 +168,19 @@ def _run(
 
 def _chosen(problem: Problem, averages: Averages, solved: Solved, candidate: Candidate) -> Answer:
     """The refined solution, or S = 0 where that is stable and of lower Φ."""
-    solved = _repaired(problem, averages, solved)
     flat = compiled_collapse(problem, averages.flat)
     critical = np.mean(np.asarray(flat.critical_decay_scaled))
-    # within a hair of the critical decay some scrambles collapse and others do not
-    alive = np.flatnonzero(~solved.collapsed)
-    flat_wins = 2 * alive.size <= SCRAMBLES
+    flat_wins = bool(solved.collapsed)
     found = candidate.found
-    if alive.size and problem.weight_decay_scaled >= critical:
+    if not flat_wins and problem.weight_decay_scaled >= critical:
         found += 1
-        loss_at_zero = problem.sample_ratio * np.mean(np.asarray(flat.loss))
-        flat_wins |= bool(loss_at_zero <= np.mean(solved.observed.train_loss))
+        flat_wins = problem.sample_ratio * np.mean(np.asarray(flat.loss)) <= solved.train_loss
     if flat_wins:
-        iterations = int(solved.iterations.max())
+        iterations = int(solved.iterations)
         solution = collapsed_solution(problem, flat, averages.test, found, iterations)
-        return Answer(solution, candidate)
-    kept = take(solved, alive)
-    centre = candidate._replace(
-        coordinates=kept.coordinates.mean(axis=0), jacobian=kept.jacobian.mean(axis=0)
-    )
-    return Answer(live_solution(problem, kept, found, candidate.start, averages.count), centre)
-
-
-def _repaired(problem: Problem, averages: Averages, solved: Solved) -> Solved:
-    """Scrambles that did not settle are tried again from one that did."""
-    good = settled(solved)
-    if good.all() or not good.any():
-        return solved
-    start = Candidate.of(take(solved, int(np.flatnonzero(good)[0])), "scramble")
-    rows = [(0, scramble, start) for scramble in range(SCRAMBLES)]
-    again = _run([problem], averages, rows, coarse=False)
-    nearer = again.residual / tolerance(again) < solved.residual / tolerance(solved)
-
-    def kept(new: Any, old: Any) -> Any:
-        return np.where(nearer.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    repaired: Solved = jax.tree.map(kept, again, solved)
-    return repaired
+    else:
+        solution = live_solution(problem, solved, found, candidate.start, averages.count)
+    return Answer(solution, Candidate.of(solved, candidate.start)._replace(found=candidate.found))
 
 
 def take(record: Any, index: Any) -> Any:

@@ -57,24 +57,46 @@ def solve(
     if start is not None and not (np.isfinite(start).all() and start[0] > 0 and start[2] > 0):
         raise ValueError(f"start must be finite with q > 0 and sigma > 0, got {tuple(start)}")
     guess = None if start is None else np.asarray(to_coordinates(problem, Overlaps(*start)))
-    counts = point_counts(accuracy)
-    (answer,) = solve_line([problem], averages(problem, counts[0], seed), guess)
-    answer = refine_until(problem, answer, accuracy, seed, progress)
+    first = point_counts(accuracy)[0]
+    (answer,) = solve_line([problem], averages(problem, first, seed), guess)
+    answer = refine_until(problem, answer, accuracy, seed, guess, progress)
     return judged(answer.solution, throw)
 
 
 def refine_until(
-    problem: Problem, answer: Answer, accuracy: float, seed: int, progress: ProgressCallback
+    problem: Problem,
+    answer: Answer,
+    accuracy: float,
+    seed: int,
+    guess: FloatArray | None = None,
+    progress: ProgressCallback = silent,
 ) -> Answer:
-    """The answer over as many points as the accuracy needs."""
+    """The answer over as many points as the accuracy, and convergence, need."""
     for count in point_counts(accuracy)[1:]:
         solution = answer.solution
-        if solution.integration_error <= accuracy or not solution.converged:
+        if solution.converged and solution.integration_error <= accuracy:
             break
-        note = f"relative error {solution.integration_error:.1e}"
-        progress(Progress("solve", count, POINT_COUNTS[-1], note))
-        (answer,) = refined([problem], averages(problem, count, seed), [answer.candidate])
+        progress(Progress("solve", count, POINT_COUNTS[-1], _state(solution)))
+        answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
     return answer
+
+
+def _over_more_points(
+    problem: Problem, points: Averages, answer: Answer, guess: FloatArray | None
+) -> Answer:
+    """The answer followed to more points, or sought anew there when it cannot be followed."""
+    if answer.solution.converged:
+        (followed,) = refined([problem], points, [answer.candidate])
+        if followed.solution.converged:
+            return followed
+    (fresh,) = solve_line([problem], points, guess)
+    return fresh
+
+
+def _state(solution: Solution) -> str:
+    if not solution.converged:
+        return "not converged yet"
+    return f"relative error {solution.integration_error:.1e}"
 
 
 def check_solvable(problem: Problem, accuracy: float) -> None:

@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
             solved.jacobian,
             float(solved.residual),
             float(tolerance(solved)),
-            float(solved.observed.train_loss),
+            float(solved.train_loss),
             bool(solved.collapsed),
             start,
             1,

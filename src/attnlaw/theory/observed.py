@@ -1,0 +1,134 @@
+"""Observables of a solution, with what each scramble alone would give.
+
+The solution x* is the fixed point of the map averaged over all scrambles. Scramble s alone moves
+the conjugates by δ_s at fixed x, hence the map by M δ_s with M the response of the matrix side,
+hence its own fixed point by δx_s = −J⁻¹ M δ_s, J the Jacobian of G(x) − x, and with it every
+observable, to first order. The δ_s sum to zero, so the mean over scrambles is the value at x*.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.denoisers import MatrixSide
+from attnlaw.equations import Step, from_coordinates, matrix_sides, test_errors, to_coordinates
+from attnlaw.problem import Problem
+from attnlaw.records import Conjugates
+
+FloatArray = NDArray[np.float64]
+
+DIFFERENCE = 1e-4
+
+
+class Probes(NamedTuple):
+    """What the scatter between scrambles is computed from, at the solution and beside it.
+
+    coordinates (4, 3), trace (4) and rank_ratio (4) of the matrix side at the conjugates and with
+    each of their logarithms shifted; errors (R, 2): noisy and clean test error of each scramble;
+    shifted_errors (3, 2): their means over some points, at x*, with log q and with atanh ρ shifted.
+    """
+
+    coordinates: Any
+    trace: Any
+    rank_ratio: Any
+    errors: Any
+    shifted_errors: Any
+
+
+def probe(problem: Problem, x: Any, step: Step, test_points: Any, wanted: Any) -> Probes:
+    """Probes at the solution x.
+
+    Args:
+        problem: the problem.
+        x: coordinates of the solution.
+        step: the map there.
+        test_points: points of the test errors, (scrambles, chunks, 2, K, B).
+        wanted: when false nothing is computed and the answer means nothing.
+    """
+    shifts = jnp.concatenate([jnp.zeros((1, 3)), DIFFERENCE * jnp.eye(3)])
+    rows = Conjugates(*(jnp.stack(step.conjugates) * jnp.exp(shifts)).T)
+    sides: MatrixSide = matrix_sides(problem, rows, jnp.where(wanted, 4, 0))
+    coordinates = jax.vmap(lambda overlaps: to_coordinates(problem, overlaps))(sides.overlaps)
+    errors, shifted = _test_errors(problem, x, test_points, wanted)
+    return Probes(coordinates, sides.trace, sides.rank_ratio, errors, shifted)
+
+
+def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[Any, Any]:
+    """Test errors over all chunks, and with x shifted over the first chunk of every scramble."""
+    scrambles, chunks = points.shape[:2]
+    base = scrambles * chunks
+    shifts = DIFFERENCE * jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+    def add(index: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        errors, shifted = state
+        extra = index - base
+        row = jnp.where(extra < 0, 0, extra // scrambles)
+        scramble = jnp.where(extra < 0, index // chunks, extra % scrambles)
+        chunk = jnp.where(extra < 0, index % chunks, 0)
+        overlaps = from_coordinates(problem, x + shifts[row])
+        own = jnp.stack(test_errors(problem, overlaps, points[scramble, chunk]))
+        return (
+            errors.at[scramble].add(jnp.where(extra < 0, own / chunks, 0.0)),
+            shifted.at[row].add(jnp.where(extra < 0, 0.0, own / scrambles)),
+        )
+
+    count = jnp.where(wanted, base + 3 * scrambles, 0)
+    start = (jnp.zeros((scrambles, 2)), jnp.zeros((3, 2)))
+    both: tuple[Any, Any] = jax.lax.fori_loop(0, count, add, start)
+    return both
+
+
+def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
+    """Observables at the solution (4.2)–(4.4), one entry a scramble.
+
+    Args:
+        problem: the problem.
+        solved: the solver's answer, in NumPy arrays.
+    """
+    x, step, probes = solved.coordinates, solved.step, solved.probes
+    response = _slopes(probes.coordinates).T
+    moves = -_solution(solved.jacobian, response @ _relative_changes(step))
+    hat_moves = _solution(response, moves)
+    q, m, sigma = solved.overlaps
+    along = (q * problem.target_power) ** 0.5 / np.cosh(x[1]) ** 2
+    loss_moves = problem.sample_ratio * (step.scrambles.moreau - step.channel.moreau)
+    trace_moves = _slopes(probes.trace) @ hat_moves
+    # (4.3) holds along the moves
+    fit_moves = (loss_moves - problem.weight_decay_scaled * trace_moves) / problem.sample_ratio
+    errors = probes.errors + (_slopes(probes.shifted_errors).T @ moves[:2]).T
+    q_hat, m_hat, sigma_hat = (
+        hat * (1 + move) for hat, move in zip(step.conjugates, hat_moves, strict=True)
+    )
+    return {
+        "q": q * (1 + moves[0]),
+        "m": m * (1 + moves[0] / 2) + along * moves[1],
+        "sigma": sigma * (1 + moves[2]),
+        "q_hat": q_hat,
+        "m_hat": m_hat,
+        "sigma_hat": sigma_hat,
+        "train_loss": solved.train_loss + loss_moves,
+        "train_error": step.channel.loss + fit_moves,
+        "test_error": errors[:, 0],
+        "test_error_clean": errors[:, 1],
+        "trace": step.matrix.trace + trace_moves,
+        "rank_ratio": step.matrix.rank_ratio + _slopes(probes.rank_ratio) @ hat_moves,
+    }
+
+
+def _relative_changes(step: Step) -> FloatArray:
+    """Change of (log q̂, log m̂, log Σ̂) at fixed x from all scrambles to one; (3, R)."""
+    names = ("gradient_square", "alignment", "divergence")
+    return np.stack([getattr(step.scrambles, n) / getattr(step.channel, n) - 1 for n in names])
+
+
+def _slopes(rows: FloatArray) -> FloatArray:
+    """Derivatives from a first row and shifted ones."""
+    return np.asarray((rows[1:] - rows[0]) / DIFFERENCE)
+
+
+def _solution(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
+    """Least-squares solution, which also serves a singular matrix."""
+    return np.asarray(np.linalg.lstsq(matrix, rhs, rcond=1e-12)[0])
