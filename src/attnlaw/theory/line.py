@@ -13,7 +13,7 @@ from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import compiled_collapse
 from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.solution import Solution
-from attnlaw.theory.starts import Candidate, cold_candidates, lowest
+from attnlaw.theory.starts import Candidate, cold_candidates, lowest, saturated_candidate
 
 FloatArray = NDArray[np.float64]
 
@@ -69,7 +69,10 @@ def solve_line(
         candidate if candidate.settled else _from_larger_decay(problem, averages, candidate)
         for problem, candidate in zip(problems, explorer.best, strict=True)
     ]
-    return refined(problems, averages, best)
+    return [
+        answer if answer.solution.converged else _rescued(problem, averages, answer)
+        for problem, answer in zip(problems, refined(problems, averages, best), strict=True)
+    ]
 
 
 def refined(problems: list[Problem], averages: Averages, starts: list[Candidate]) -> list[Answer]:
@@ -139,6 +142,18 @@ def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidat
         if candidate.alive:
             starts = [candidate]
     return candidate
+
+
+def _rescued(problem: Problem, averages: Averages, answer: Answer) -> Answer:
+    """The answer from every start over all points, where what few points found did not hold."""
+    starts = [*cold_candidates(problem), saturated_candidate(problem)]
+    solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
+    found = [Candidate.of(take(solved, i), start.start) for i, start in enumerate(starts)]
+    best = lowest(found)
+    if not best.settled:
+        return answer
+    place = next(i for i, start in enumerate(starts) if start.start == best.start)
+    return _chosen(problem, averages, take(solved, place), best)
 
 
 def _run(

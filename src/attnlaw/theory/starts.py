@@ -102,3 +102,12 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
         Candidate.at([np.log(q), np.arctanh(rho), np.log(sigma)], name)
         for name, (rho, q, sigma) in rows.items()
     ]
+
+
+def saturated_candidate(problem: Problem) -> Candidate:
+    """A start where the scores are so large that the softmax is nearly a hard choice.
+
+    Beyond interpolation at small λ and large noise the learned map grows until it saturates.
+    """
+    scale = np.log(problem.attention.beta)
+    return Candidate.at([13.0 - 2 * scale, 0.5, 12.3 - 2 * scale], "saturated")
