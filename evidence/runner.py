@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evidence import agreement
+from evidence import agreement, robustness
 
 FOLDER = Path(__file__).parent
 
@@ -26,7 +26,10 @@ class Piece:
 
 
 PIECES = {
-    "finite_size_gap": Piece(agreement.CLAIM, agreement.CASES, agreement.measure, agreement.judge)
+    "finite_size_gap": Piece(agreement.CLAIM, agreement.CASES, agreement.measure, agreement.judge),
+    "random_problems": Piece(
+        robustness.CLAIM, robustness.CASES, robustness.measure, robustness.judge
+    ),
 }
 
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 
 LARGEST_STEP = 1.5
 LOST = 3.0
-PATIENCE = 6
+PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
-FINE_PROBE, COARSE_PROBE = 5e-3, 3e-2
+SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
 SECOND_PROBE = 5
+SHORT_RUN, LONG_RUN = 12, 30
 
 
 class FixedPoint(NamedTuple):
@@ -30,7 +31,8 @@ class FixedPoint(NamedTuple):
 class _State(NamedTuple):
     """`point` is where G is asked next; `last` the point that its step starts from.
 
-    `column` is the column of the Jacobian that is being measured, counted from one, or zero.
+    `column` is the column of the Jacobian that is being measured, counted from one, or zero;
+    `plain` the number of plain iterations still to be made.
     """
 
     point: Any
@@ -47,6 +49,7 @@ class _State(NamedTuple):
     goal: Any
     stale: Any
     failures: Any
+    plain: Any
     count: Any
     ending: Any
     stop: Any
@@ -67,10 +70,13 @@ def fixed_point(
     pytree of details, which is kept for the best point. The first Jacobian of f(x) = G(x) − x is
     `jacobian`, or −I, whose step is the plain iteration.
 
-    A residual above three times the best one, or six steps that do not halve it, is a failure: at
-    the first the Jacobian is measured by differences at the best point, at the next ones the step
-    from there is cut to a quarter; the fifth measures again over a longer difference, the ninth
-    gives up. A residual below the jumps of G is as good as any after the first failure.
+    A residual above three times the best one, or five steps that do not bring it to a quarter, is
+    a failure. At the first the Jacobian is measured by differences at the best point; at the
+    second and the fourth 12 and 30 plain iterations are made from there and the Jacobian measured
+    again, which helps where the unknowns are bound to a narrow valley that plain iterations keep
+    to; at the third the step from the best point is cut to a quarter; the fifth measures over a
+    longer difference, more cuts follow, and the ninth gives up. A residual below the jumps of G is
+    as good as any after the first failure.
 
     Args:
         function: G, of an array of n numbers.
@@ -90,17 +96,19 @@ def fixed_point(
         norm = jnp.where(jnp.isfinite(norm), norm, jnp.inf)
         searching = state.column == 0
         better = searching & (norm < state.best_residual)
-        halved = searching & (norm <= state.goal)
-        stale = jnp.where(halved | ~searching, 0, state.stale + 1)
+        reached = searching & (norm <= state.goal)
+        plain = state.plain > 0
+        stale = jnp.where(reached | plain | ~searching, 0, state.stale + 1)
         lost = ~(norm <= LOST * state.best_residual)
         failed = searching & (lost | (stale >= PATIENCE))
-        failures = jnp.where(halved, 0, state.failures + failed)
+        failures = jnp.where(reached, 0, state.failures + failed)
         best = jnp.where(better, state.point, state.best)
         best_move = jnp.where(better, move, state.best_move)
         best_residual = jnp.where(better, norm, state.best_residual)
         best_jumps = jnp.where(better, jumps, state.best_jumps)
 
         probe = jnp.where(failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
+        probe = jnp.where(best_jumps > 0, probe, SMOOTH_PROBE)
         place = state.column - 1
         measured = jnp.where(
             searching, state.measured, state.measured.at[:, place].set((move - best_move) / probe)
@@ -114,14 +122,18 @@ def fixed_point(
         over = over | ((failures > 0) & (best_residual <= best_jumps))
         over = over | (state.count + 1 >= max_evaluations)
         ending = state.ending | (searching & over)
-        begin = searching & failed & ((failures == 1) | (failures == SECOND_PROBE))
-        begin = begin | (measure_jacobian & searching & ending)
+        length = jnp.where(failures == 2, SHORT_RUN, jnp.where(failures == 4, LONG_RUN, 0))
+        runs = jnp.where(failed, length, jnp.maximum(state.plain - 1, 0))
+        begin = failed & ((failures == 1) | (failures == SECOND_PROBE))
+        begin = begin | (plain & (runs == 0)) | (measure_jacobian & ending)
+        begin = searching & begin
         column = jnp.where(begin, 1, jnp.where(searching | complete, 0, state.column + 1))
         back = failed | ~searching | begin
         last = jnp.where(back, best, state.point)
         last_move = jnp.where(back, best_move, move)
-        cut = 0.25 ** jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures - 1)
-        step = _newton_step(own, last_move) * jnp.where(failures > 1, cut, 1.0)
+        own = jnp.where(runs > 0, -unit, own)
+        cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
+        step = _newton_step(own, last_move) * 0.25**cuts
         probing = best + probe * unit[column - 1]
         return _State(
             jnp.where(column > 0, probing, last + step),
@@ -135,9 +147,10 @@ def fixed_point(
             own,
             measured,
             column,
-            jnp.where(halved, norm / 2, state.goal),
+            jnp.where(reached, ENOUGH * norm, state.goal),
             jnp.where(failed, 0, stale),
             failures,
+            runs,
             state.count + 1,
             ending,
             ending & (complete | ~jnp.asarray(measure_jacobian)),
@@ -148,8 +161,8 @@ def fixed_point(
     )
     zero, own = jnp.zeros(size), -unit if jacobian is None else jacobian
     first = _State(
-        start, start, zero, start, zero, jnp.inf, 0.0, blank, own, own, 0, jnp.inf, 0, 0, 0, False,
-        jnp.asarray(max_evaluations) <= 0,
+        start, start, zero, start, zero, jnp.inf, 0.0, blank, own, own, 0, jnp.inf, 0, 0, 0, 0,
+        False, jnp.asarray(max_evaluations) <= 0,
     )  # fmt: skip
     last = jax.lax.while_loop(lambda state: ~state.stop, advance, first)
     return FixedPoint(last.best, last.best_residual, last.count, last.best_detail, last.jacobian)

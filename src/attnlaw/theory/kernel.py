@@ -23,8 +23,8 @@ from attnlaw.records import Overlaps
 from attnlaw.theory.observed import Probes, probe
 
 INNER_TOLERANCE = 1e-8
-MAX_EVALUATIONS = 80
-RESIDUAL_TOLERANCE = 1e-6
+MAX_EVALUATIONS = 120
+RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
 
 
@@ -55,8 +55,8 @@ class Solved(NamedTuple):
 
 
 def tolerance(solved: Any) -> Any:
-    """Accepted residual: 10⁻⁶, or twice the largest single-point jump."""
-    return (2 * solved.jump).clip(RESIDUAL_TOLERANCE)
+    """Accepted residual: 10⁻⁶, or twice the largest single-point jump, but never above 1 %."""
+    return (2 * solved.jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
 
 
 def settled(solved: Any) -> Any:

@@ -145,15 +145,15 @@ def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidat
 
 
 def _rescued(problem: Problem, averages: Averages, answer: Answer) -> Answer:
-    """The answer from every start over all points, where what few points found did not hold."""
-    starts = [*cold_candidates(problem), saturated_candidate(problem)]
-    solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
-    found = [Candidate.of(take(solved, i), start.start) for i, start in enumerate(starts)]
-    best = lowest(found)
-    if not best.settled:
-        return answer
-    place = next(i for i, start in enumerate(starts) if start.start == best.start)
-    return _chosen(problem, averages, take(solved, place), best)
+    """The answer sought over all points, where what few points found did not hold."""
+    for starts in ([saturated_candidate(problem)], cold_candidates(problem)):
+        solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
+        found = [Candidate.of(take(solved, i), start.start) for i, start in enumerate(starts)]
+        best = lowest(found)
+        if best.settled:
+            place = [candidate.start for candidate in found].index(best.start)
+            return _chosen(problem, averages, take(solved, place), best)
+    return answer
 
 
 def _run(
