@@ -7,21 +7,49 @@ import pytest
 
 from attnlaw import Overlaps, Problem, SquareLoss, Tied
 from attnlaw.attention import seen_by_softmax
-from attnlaw.channels.channel import channel_averages, correlated_scores, zero_map_averages
-from attnlaw.channels.prox import derivatives, prox, solve_symmetric
-from attnlaw.numerics.gaussian import normal_points
+from attnlaw.channels.channel import (
+    Used,
+    channel_averages,
+    correlated_scores,
+    zero_map_averages,
+)
+from attnlaw.channels.curvature import Derivatives, loss_derivatives
+from attnlaw.channels.prox import prox_minima, solve_symmetric
+from attnlaw.numerics.gaussian import in_chunks, mean_over_chunks, normal_points
 
 VARIANCE = 1.75
 
 
 def averages(attention, overlaps, count=2**14, seed=3, variance=VARIANCE):
-    points = normal_points(attention.constraints, count, 1, seed)[0]
-    return jax.jit(channel_averages)(attention, SquareLoss(), Overlaps(*overlaps), variance, points)
+    points = in_chunks(normal_points(attention.constraints, count, 1, seed))
+    used = Used.all_of(points)
+    found, _ = jax.jit(channel_averages)(
+        attention, SquareLoss(), Overlaps(*overlaps), variance, points, used
+    )
+    return jax.tree.map(lambda row: row[0], found)
 
 
 def sequence_loss(attention, z0):
     labels = attention.labels(attention.scores(z0))
     return lambda y: SquareLoss()(labels, attention.weights(attention.scores(y)))
+
+
+def prox(attention, z0, omega, sigma, starts, used=None):
+    """Minima of ℓ(y) + |y − ω|²/(2Σ) from each of the starts."""
+    unit = jnp.eye(len(omega))[:, :, None]
+
+    def objective(own, y):
+        near = loss_derivatives(attention, SquareLoss(), own[0], y)
+        away = y - own[1]
+        return Derivatives(
+            near.value + (away**2).sum(axis=0) / (2 * sigma),
+            near.gradient + away / sigma,
+            near.hessian + unit / sigma,
+        )
+
+    data = (attention.labels(attention.scores(z0)), jnp.asarray(omega))
+    used = len(starts) if used is None else used
+    return prox_minima(objective, data, jnp.stack(starts), used, 2 / attention.beta)
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5])
@@ -46,60 +74,153 @@ def test_score_differences_at_two_tokens_have_the_known_covariance():
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 4])
-@pytest.mark.parametrize("sigma", [1e-6, 0.3, 30.0])
+@pytest.mark.parametrize("sigma", [1e-6, 0.3, 30.0, 1e6])
 def test_prox_is_stationary_and_below_its_starts(tokens, sigma, rng):
     attention = Tied(tokens, beta=1.3, target_beta=0.8)
     omega = rng.normal(size=(attention.constraints, 500))
-    loss = sequence_loss(attention, rng.normal(size=omega.shape))
-    found = prox(loss, omega, sigma, omega)
+    z0 = rng.normal(size=omega.shape)
+    loss = sequence_loss(attention, z0)
+    found = prox(attention, z0, omega, sigma, [omega, 0.8 / 1.3 * z0])
     assert bool(found.settled.all())
 
     def objective(y):
         return loss(y) + jnp.sum((y - omega) ** 2, axis=0) / (2 * sigma)
 
-    slope = jax.grad(lambda y: objective(y).sum())(found.point)
-    assert float(jnp.abs(slope).max()) * min(sigma, 1.0) < 1e-8
-    assert bool((objective(found.point) <= objective(omega) + 1e-12).all())
-    np.testing.assert_allclose(found.value, objective(found.point), rtol=1e-12)
+    for point, start, value in zip(
+        found.points, (omega, 0.8 / 1.3 * z0), found.values, strict=True
+    ):
+        slope = jax.grad(lambda y: objective(y).sum())(point)
+        assert float(jnp.abs(slope).max()) * min(sigma, 1.0) < 1e-8
+        assert bool((objective(point) <= objective(start) + 1e-12).all())
+        # read before the last step, at most 1e-8 · reach long
+        last = (1e-8 * 2 / 1.3) ** 2 * (1 + 1 / sigma)
+        np.testing.assert_allclose(value, objective(point), rtol=1e-8, atol=last)
+
+
+def test_prox_finds_both_minima_where_there_are_two():
+    """At T = 2 a label far from ω has a minimum on its own side and one at the plateau of ω."""
+    attention = Tied(2)
+    z0 = jnp.array([[3.0], [0.0]])
+    omega = -6 * z0
+    found = prox(attention, z0, omega, 30.0, [omega, z0])
+    apart = float(jnp.linalg.norm(found.points[0] - found.points[1]))
+    assert bool(found.settled.all())
+    assert apart > 1.0
+    line = np.linspace(-8, 2, 4001)
+    loss = sequence_loss(attention, jnp.tile(z0, 4001))
+    path = z0 * line
+    values = loss(path) + ((path - omega) ** 2).sum(axis=0) / 60
+    dips = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:]))
+    assert len(dips) == 2
+
+
+def test_prox_follows_only_the_starts_that_are_used(rng):
+    attention = Tied(2)
+    omega = rng.normal(size=(2, 40))
+    found = prox(attention, omega, omega + 1, 0.4, [omega, omega + 3], used=1)
+    assert bool(found.settled[0].all())
+    np.testing.assert_array_equal(found.points[1], omega + 3)
 
 
 def test_prox_is_nonexpansive_where_it_is_unique(rng):
     attention = Tied(2)
     z0 = rng.normal(size=(2, 400))
-    loss = sequence_loss(attention, z0)
     first, second = rng.normal(size=(2, 2, 400))
     # the curvature of ℓ is at least −0.97, so the step with Σ = 0.5 is 1/(1 − 0.5·0.97)-Lipschitz
-    moved = prox(loss, first, 0.5, first).point - prox(loss, second, 0.5, second).point
-    lengths = np.linalg.norm(moved, axis=0), np.linalg.norm(first - second, axis=0)
+    ends = [prox(attention, z0, omega, 0.5, [omega]).points[0] for omega in (first, second)]
+    lengths = np.linalg.norm(ends[0] - ends[1], axis=0), np.linalg.norm(first - second, axis=0)
     assert (lengths[0] <= lengths[1] / (1 - 0.5 * 0.97) + 1e-9).all()
 
 
 def test_prox_jitted_and_mapped_agree_with_plain(rng):
     attention = Tied(2)
-    omega = rng.normal(size=(2, 64))
-    loss = sequence_loss(attention, rng.normal(size=(2, 64)))
-    plain = prox(loss, omega, 0.7, omega).point
-    jitted = jax.jit(lambda w: prox(loss, w, 0.7, w).point)(omega)
-    mapped = jax.vmap(lambda w: prox(loss, w, 0.7, w).point)(np.stack([omega, omega + 0.1]))[0]
-    np.testing.assert_allclose(jitted, plain, atol=1e-10)
+    z0, omega = rng.normal(size=(2, 2, 64))
+
+    def ends(centre):
+        return prox(attention, z0, centre, 0.7, [centre]).points[0]
+
+    plain = ends(omega)
+    mapped = jax.vmap(ends)(jnp.stack([omega, omega + 0.1]))[0]
+    np.testing.assert_allclose(jax.jit(ends)(omega), plain, atol=1e-10)
     np.testing.assert_allclose(mapped, plain, atol=1e-10)
 
 
-def test_derivatives_and_elimination(rng):
-    attention = Tied(3)
-    loss = sequence_loss(attention, rng.normal(size=(5, 20)))
-    y = jnp.asarray(rng.normal(size=(5, 20)))
-    value, slope, hessian = derivatives(loss, y)
-    np.testing.assert_allclose(value, loss(y))
-    np.testing.assert_allclose(slope, jax.grad(lambda t: loss(t).sum())(y), atol=1e-12)
-    matrix = np.moveaxis(np.asarray(hessian), -1, 0)
-    np.testing.assert_allclose(matrix, np.swapaxes(matrix, 1, 2), atol=1e-12)
-    solution, definite = solve_symmetric(hessian, slope[:, None], 5.0)
+@pytest.mark.parametrize("attention", [Tied(2), Tied(3, 2.0, 0.7), Tied(4, 0.5)])
+def test_loss_derivatives_are_those_of_the_loss(attention, rng):
+    count = attention.constraints
+    z0, y = rng.normal(size=(2, count, 20))
+    loss = sequence_loss(attention, z0)
+    labels = attention.labels(attention.scores(z0))
+    found = loss_derivatives(attention, SquareLoss(), labels, jnp.asarray(y))
+    np.testing.assert_allclose(found.value, loss(y), rtol=1e-13)
+    slope = jax.grad(lambda t: loss(t).sum())
+    np.testing.assert_allclose(found.gradient, slope(y), atol=1e-12)
+    columns = [
+        jax.jvp(slope, (jnp.asarray(y),), (jnp.broadcast_to(unit[:, None], y.shape),))[1]
+        for unit in jnp.eye(count)
+    ]
+    np.testing.assert_allclose(found.hessian, jnp.stack(columns), atol=1e-12)
+
+
+def test_elimination(rng):
+    matrix = rng.normal(size=(5, 5, 20))
+    matrix = matrix + np.swapaxes(matrix, 0, 1) + 10 * np.eye(5)[:, :, None]
+    rhs = rng.normal(size=(5, 20))
+    solution, definite = solve_symmetric(matrix, rhs[:, None])
     assert bool(definite.all())
-    expected = np.linalg.solve(matrix + 5 * np.eye(5), np.asarray(slope).T[..., None])[..., 0].T
+    stacked = np.moveaxis(matrix, -1, 0)
+    expected = np.linalg.solve(stacked, rhs.T[..., None])[..., 0].T
     np.testing.assert_allclose(solution[:, 0], expected, atol=1e-10)
-    _, definite = solve_symmetric(hessian, slope[:, None], -100.0)
+    _, definite = solve_symmetric(-matrix, rhs[:, None])
     assert not bool(definite.any())
+    # with pivots made positive the step always goes uphill of the right-hand side
+    shifted = matrix - 10 * np.eye(5)[:, :, None]
+    solution, definite = solve_symmetric(shifted, rhs[:, None], absolute=True)
+    assert not bool(definite.all())
+    assert bool(((solution[:, 0] * rhs).sum(axis=0) > 0).all())
+
+
+def test_averages_over_chunks(rng):
+    chunks = rng.normal(size=(4, 2, 3, 8))
+    mean = mean_over_chunks(lambda own: {"square": jnp.mean(own**2)}, jnp.asarray(chunks), 4)
+    assert float(mean["square"]) == pytest.approx((chunks**2).mean())
+    part = mean_over_chunks(lambda own: jnp.mean(own), jnp.asarray(chunks), 2)
+    assert float(part) == pytest.approx(chunks[:2].mean())
+    assert float(mean_over_chunks(lambda own: jnp.mean(own), jnp.asarray(chunks), 0)) == 0.0
+
+
+def test_points_in_chunks_are_the_same_points():
+    points = normal_points(2, 64, 3, 0)
+    chunks = in_chunks(points, 16)
+    assert chunks.shape == (3, 4, 2, 2, 16)
+    np.testing.assert_array_equal(np.moveaxis(chunks, 1, 3).reshape(points.shape), points)
+
+
+def test_largest_jump_is_the_change_when_that_point_flips():
+    """At large Σ some points have two minima; the jump is what one of them changes in the mean."""
+    attention = Tied(2, 2.0, 2.0)
+    points = in_chunks(normal_points(2, 256, 2, 1), 64)
+    overlaps = Overlaps(20.0, 4.0, 60.0)
+    run = jax.jit(channel_averages)
+    averages, jump = run(attention, SquareLoss(), overlaps, 4.0, points, Used(2, 4))
+    assert float(averages.two_minima.mean()) > 0.01
+    assert 0 < float(jump.size) < 0.5
+    # the same points twice as often: each one weighs half as much
+    double = jnp.concatenate([points, points])
+    _, half = run(attention, SquareLoss(), overlaps, 4.0, double, Used(4, 4))
+    assert float(half.size) == pytest.approx(float(jump.size) / 2)
+    assert float(half.divergence) == pytest.approx(float(jump.divergence) / 2)
+
+
+def test_unused_scrambles_are_left_out():
+    points = in_chunks(normal_points(2, 256, 3, 1), 64)
+    overlaps = Overlaps(0.8, 1.0, 0.3)
+    some, _ = channel_averages(Tied(2), SquareLoss(), overlaps, VARIANCE, points, Used(1, 2))
+    alone, _ = channel_averages(
+        Tied(2), SquareLoss(), overlaps, VARIANCE, points[:1, :2], Used(1, 2)
+    )
+    assert float(some.loss[0]) == pytest.approx(float(alone.loss[0]), rel=1e-12)
+    assert not np.asarray(some.loss[1:]).any()
 
 
 @pytest.mark.parametrize("attention", [Tied(2), Tied(2, 2.0, 0.7), Tied(3)])
@@ -111,7 +232,7 @@ def test_derivatives_of_the_moreau_average(attention, overlaps):
     """
     m = overlaps[1]
     here = averages(attention, overlaps)
-    assert bool(here.settled)
+    assert float(here.settled) == 1.0
     step = 1e-4
 
     def slope(index):

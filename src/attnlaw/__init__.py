@@ -32,6 +32,7 @@ _HOMES = {
     "Adam": "attnlaw.training.optimisers",
     "Comparison": "attnlaw.comparison",
     "compare": "attnlaw.comparison",
+    "use_compile_cache": "attnlaw.numerics.compile_cache",
 }
 
 __all__ = sorted(name for name in _HOMES if not name.startswith("_"))

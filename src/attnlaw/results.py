@@ -16,6 +16,7 @@ from attnlaw.problem import Problem
 if TYPE_CHECKING:
     import xarray as xr
 
+    from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
     from attnlaw.training.fit import Fit
 
@@ -46,6 +47,9 @@ SOLUTION_KEYS = (
     "iterations",
     "integration_error",
     "fixed_points_found",
+    "start",
+    "two_minima_fraction",
+    "largest_jump",
 )
 FIT_KEYS = (
     "train_loss",
@@ -96,6 +100,37 @@ def solution_record(solution: "Solution") -> dict[str, Any]:
     """A solution as one JSON object."""
     record = header(solution.problem) | solution_values(solution)
     return plain(record | {"reason": solution.reason} if solution.reason else record)
+
+
+def curve_record(problem: Problem, line: "Curve") -> dict[str, Any]:
+    """A curve as one JSON object, a list over the values under each key."""
+    rows = [solution_values(solution) for solution in line.solutions]
+    lists = {key: [row[key] for row in rows] for key in SOLUTION_KEYS}
+    lists["reason"] = [solution.reason for solution in line.solutions]
+    lists["converged_at"] = lists.pop("converged")
+    head = {"field": line.name, "values": line.values, "converged": line.converged}
+    return plain(header(problem) | head | lists)
+
+
+def curve_dataset(problem: Problem, line: "Curve") -> "xr.Dataset":
+    """A curve as a dataset over the field that varies, standard errors beside the values."""
+    import xarray as xr
+
+    about = {"long_name": f"{line.name}, the field that varies"}
+    data = xr.Dataset(
+        coords={line.name: (line.name, line.values, about)}, attrs=provenance(problem)
+    )
+    for key in SOLUTION_KEYS:
+        # a quantity named like the axis is the axis
+        if key != line.name:
+            values = np.array([solution_values(solution)[key] for solution in line.solutions])
+            data[key] = (line.name, values, {"long_name": MEANINGS.get(key, key)})
+    for key in line.solutions[0].standard_errors:
+        values = np.array([solution.standard_errors[key] for solution in line.solutions])
+        data[f"{key}_std_error"] = (line.name, values, {"long_name": f"standard error of {key}"})
+    reasons = [solution.reason or "" for solution in line.solutions]
+    data["reason"] = (line.name, reasons, {"long_name": "why a point did not converge"})
+    return data
 
 
 def fits_record(problem: Problem, fits: "list[Fit]") -> dict[str, Any]:

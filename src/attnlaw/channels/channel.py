@@ -83,9 +83,10 @@ def channel_averages(
         points: standard normal points (scrambles, chunks, 2, K_eff, B).
         used: scrambles and chunks to use; the averages of the other scrambles are zero.
     """
+    held = jnp.asarray(points)
 
     def one(index: Any) -> tuple[ChannelAverages, Jump]:
-        own = points[index // used.chunks, index % used.chunks]
+        own = held[index // used.chunks, index % used.chunks]
         return _chunk_averages(attention, loss, overlaps, target_variance, own)
 
     shape, jump_shape = jax.eval_shape(one, 0)

@@ -23,7 +23,10 @@ Objective = Callable[[Any, Any], Derivatives]
 
 
 class Minima(NamedTuple):
-    """Where the steps from each start ended: points (S, K, N), values (S, N), settled (S, N)."""
+    """Where the steps from each start ended: points (S, K, N), values (S, N), settled (S, N).
+
+    The values are those before the last step, which is too short to matter for comparing them.
+    """
 
     points: Any
     values: Any
@@ -59,22 +62,13 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
         values: Any
         radius: Any
         active: Any
-        cursor: Any
         rounds: Any
 
     def keep_going(state: Progress) -> Any:
         return jnp.any(state.active) & (state.rounds < MOST_ROUNDS)
 
-    def next_block(state: Progress) -> Any:
-        fresh = state.cursor + jnp.arange(block)
-        return jax.lax.cond(
-            state.cursor < used * size,
-            lambda: jnp.where(fresh < used * size, fresh, total),
-            lambda: jnp.nonzero(state.active, size=block, fill_value=total)[0],
-        )
-
     def advance(state: Progress) -> Progress:
-        index = next_block(state)
+        index = _first_true(state.active, block)
         own = jax.tree.map(lambda leaf: jnp.take(leaf, index % size, axis=-1), data)
         walk = _walk(
             lambda y: objective(own, y),
@@ -88,7 +82,6 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
             state.values.at[index].set(walk.here.value, mode="drop"),
             state.radius.at[index].set(walk.radius, mode="drop"),
             state.active.at[index].set(~walk.done, mode="drop"),
-            state.cursor + block,
             state.rounds + 1,
         )
 
@@ -98,7 +91,6 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
         jnp.full(total, reach),
         jnp.arange(total) < used * size,
         0,
-        0,
     )
     last = jax.lax.while_loop(keep_going, advance, first)
     return Minima(
@@ -106,6 +98,14 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
         last.values.reshape(sets, size),
         ~last.active.reshape(sets, size),
     )
+
+
+def _first_true(flags: Any, count: Any) -> Any:
+    """Places of the first `count` true flags, and the number of flags where there are no more."""
+    place = jnp.cumsum(flags) - 1
+    kept = jnp.where(flags, place, count)
+    blank = jnp.full(count, flags.size)
+    return blank.at[kept].set(jnp.arange(flags.size), mode="drop")
 
 
 def _walk(function: Any, start: Any, radius: Any, reach: Any, done: Any) -> _Walk:

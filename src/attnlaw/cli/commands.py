@@ -10,6 +10,8 @@ from attnlaw.cli.options import (
     accuracy_option,
     build_method,
     build_problem,
+    curve_option,
+    parse_axis,
     problem_options,
     run_options,
     training_options,
@@ -21,16 +23,29 @@ NOT_CONVERGED = 3
 @click.command("predict")
 @problem_options
 @accuracy_option
+@curve_option
 @run_options
-def predict_command(accuracy: float, seed: int, out: Any, as_json: bool, **options: Any) -> int:
-    """Predict the trained layer: errors, spectrum, phase."""
-    from attnlaw.cli.display import print_solution, shown_progress
-    from attnlaw.results import prepare_folder, solution_dataset, solution_record
-    from attnlaw.theory.solve import solve
+def predict_command(
+    accuracy: float, axis: str | None, seed: int, out: Any, as_json: bool, **options: Any
+) -> int:
+    """Predict the trained layer: errors, spectrum, phase; or a curve of predictions."""
+    from attnlaw.results import prepare_folder
 
     problem = build_problem(options)
     run = {"command": "predict", "seed": seed, "accuracy": accuracy}
-    folder = prepare_folder(out) if out else None
+    if axis is not None:
+        name, values = parse_axis(axis, problem)
+        folder = prepare_folder(out) if out else None
+        return _predict_curve(problem, name, values, run | {"curve": axis}, folder, as_json)
+    return _predict_point(problem, run, prepare_folder(out) if out else None, as_json)
+
+
+def _predict_point(problem: Any, run: dict[str, Any], folder: Any, as_json: bool) -> int:
+    from attnlaw.cli.display import print_solution, shown_progress
+    from attnlaw.results import solution_dataset, solution_record
+    from attnlaw.theory.solve import solve
+
+    accuracy, seed = run["accuracy"], run["seed"]
     with shown_progress() as progress:
         solution = solve(problem, accuracy=accuracy, seed=seed, throw=False, progress=progress)
     if as_json:
@@ -43,12 +58,43 @@ def predict_command(accuracy: float, seed: int, out: Any, as_json: bool, **optio
         data = solution_dataset(solution).assign_attrs(_run_attribute(run))
         _write(folder, problem, data, "spectrum.png", spectrum.draw(data))
     if solution.converged and solution.integration_error > accuracy:
-        click.echo(
-            f"attnlaw: warning: accuracy {accuracy:g} was not reached, "
-            f"integration_error is {solution.integration_error:.1e}",
-            err=True,
+        _warn(
+            f"accuracy {accuracy:g} was not reached, "
+            f"integration_error is {solution.integration_error:.1e}"
         )
     return 0 if solution.converged else _not_converged(solution.reason)
+
+
+def _predict_curve(
+    problem: Any, name: str, values: Any, run: dict[str, Any], folder: Any, as_json: bool
+) -> int:
+    from attnlaw.cli.display import print_curve, shown_progress
+    from attnlaw.results import curve_dataset, curve_record
+    from attnlaw.theory.curve import curve
+
+    accuracy, seed = run["accuracy"], run["seed"]
+    with shown_progress() as progress:
+        line = curve(
+            problem, accuracy=accuracy, seed=seed, throw=False, progress=progress, **{name: values}
+        )
+    if as_json:
+        click.echo(json.dumps(curve_record(problem, line) | {"run": run}))
+    else:
+        print_curve(line)
+    if folder:
+        from attnlaw.figures import curve as figure
+
+        data = curve_dataset(problem, line).assign_attrs(_run_attribute(run))
+        _write(folder, problem, data, "curve.png", figure.draw(data))
+    missed = sum(s.converged and s.integration_error > accuracy for s in line.solutions)
+    if missed:
+        _warn(f"accuracy {accuracy:g} was not reached at {missed} of {len(line.values)} points")
+    failed = [
+        f"{name} = {value:g}: {solution.reason}"
+        for value, solution in zip(line.values, line.solutions, strict=True)
+        if not solution.converged
+    ]
+    return 0 if not failed else _not_converged("; ".join(failed))
 
 
 @click.command("train")
@@ -179,11 +225,14 @@ def _run_attribute(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _warn_of_width(width_ratio: float) -> None:
-    click.echo(
-        f"attnlaw: warning: the width κ = {width_ratio:g} binds the rank of the layer; the theory "
-        "describes a wider one",
-        err=True,
+    _warn(
+        f"the width κ = {width_ratio:g} binds the rank of the layer; the theory describes a wider "
+        "one"
     )
+
+
+def _warn(message: str) -> None:
+    click.echo(f"attnlaw: warning: {message}", err=True)
 
 
 def _not_converged(reason: str | None) -> int:

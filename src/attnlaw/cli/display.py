@@ -15,8 +15,11 @@ from attnlaw.results import FIT_KEYS, solution_values
 
 if TYPE_CHECKING:
     from attnlaw.comparison import Comparison
+    from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
     from attnlaw.training.fit import Fit
+
+CURVE_COLUMNS = ("train_loss", "train_error", "test_error", "mse", "rank_ratio")
 
 
 @contextmanager
@@ -50,6 +53,21 @@ def print_solution(solution: "Solution") -> None:
     for key, value in solution_values(solution).items():
         error = f"{errors[key]:.1e}" if key in errors else ""
         table.add_row(key, _shown(value), error, SHORT.get(key, ""))
+    _console().print(table)
+
+
+def print_curve(line: "Curve") -> None:
+    """A curve as a table, one row a value."""
+    table = _table(line.name, *CURVE_COLUMNS, "± test_error", "phase", "converged")
+    for value, solution in zip(line.values, line.solutions, strict=True):
+        values = solution_values(solution)
+        table.add_row(
+            _shown(value.item()),
+            *(_shown(values[key]) for key in CURVE_COLUMNS),
+            f"{solution.standard_errors['test_error']:.1e}",
+            solution.phase,
+            _shown(solution.converged),
+        )
     _console().print(table)
 
 

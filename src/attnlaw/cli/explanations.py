@@ -28,6 +28,9 @@ SHORT = {
     "iterations": "evaluations of the map",
     "integration_error": "relative error of test_error",
     "fixed_points_found": "distinct solutions met",
+    "start": "start that led to the solution",
+    "two_minima_fraction": "points with two proximal minima",
+    "largest_jump": "change of the map by one point's jump",
     "seconds": "time of the optimiser",
     "test_error_std_error": "standard error of test_error",
     "relative_gradient": "‖∇L‖·‖W‖/L at the end",
@@ -114,16 +117,17 @@ LONG = {
         "λ̃ = √κ·λ: the same penalty as S sees it, d·λ̃·‖S‖_* with the nuclear norm, equation (1.5)."
     ),
     "converged": (
-        "For the theory: every scramble of the Gaussian average met the residual tolerance. For"
-        " a trained layer: relative_gradient met the tolerance of the optimiser. A number whose"
-        " converged is no should not be compared with anything."
+        "For the theory: the residual met its tolerance, the larger of 1e-6 and twice largest_jump"
+        " (at most 1e-2). For a trained layer: relative_gradient met the tolerance of the "
+        "optimiser. A number whose converged is no should not be compared with anything."
     ),
     "residual": (
         "The largest change of (log q, atanh ρ, log Σ) under one more undamped application of "
-        "the state-evolution map (3.2)–(4.1), over all scrambles; ρ = m/√(q·Q0)."
+        "the state-evolution map (3.2)–(4.1); ρ = m/√(q·Q0)."
     ),
     "iterations": (
-        "Evaluations of the state-evolution map (3.2)–(4.1) used by the slowest scramble."
+        "Evaluations of the state-evolution map (3.2)–(4.1) over all points, from what a quarter "
+        "of one scramble had found."
     ),
     "integration_error": (
         "Relative standard error of test_error over independent scrambles of the Gaussian "
@@ -131,9 +135,24 @@ LONG = {
         "within two of it about as often as for a Gaussian error."
     ),
     "fixed_points_found": (
-        "Distinct solutions of the equations (4.1) met from the informed, the uninformed and, "
-        "where stable, the collapsed start. With more than one, the numbers are those of the "
-        "lowest train_loss (4.2)."
+        "Distinct solutions of the equations (4.1) met from the different starts (in a curve also "
+        "from the neighbours) and, where it is stable, S = 0. With more than one, the numbers are "
+        "those of the lowest train_loss (4.2)."
+    ),
+    "start": (
+        "The start that led to the solution: informed (near the target), uninformed (near zero), "
+        "interpolating (Σ ∝ 1/λ̃), saturated (very large scores), continued (from a larger weight "
+        "decay), neighbour (in a curve), given, or collapsed for S = 0 (5.3)."
+    ),
+    "two_minima_fraction": (
+        "Share of Gaussian points whose proximal problem (3.1) has two minima. Both are tried and "
+        "the lower one is taken; where the fraction is not small the map is not smooth, and the "
+        "replica-symmetric solution itself may be unstable."
+    ),
+    "largest_jump": (
+        "Largest change of (log q, atanh ρ, log Σ) under the map (3.2)–(4.1) when one Gaussian "
+        "point passes from one minimum of its proximal problem (3.1) to the other. The residual "
+        "cannot be brought below half of it with certainty; it falls like one over the points."
     ),
     "seconds": (
         "Wall-clock time of the optimiser of one layer, without drawing the data and measuring "

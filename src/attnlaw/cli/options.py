@@ -1,6 +1,7 @@
 """Options shared by the commands, and the problem that they describe."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from attnlaw.problem import Problem
 
+LOGARITHMIC = 10
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _PROBLEM_OPTIONS = (
@@ -113,9 +115,27 @@ accuracy_option: Decorator = click.option(
 )
 
 
+curve_option: Decorator = click.option(
+    "--curve",
+    "axis",
+    default=None,
+    metavar="FIELD=START:STOP:COUNT",
+    help="Predict along one field, for example alpha=0.05:4:50; spaced evenly in the logarithm "
+    "where the range spans a decade or more.",
+)
+
+
 def problem_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that describe a problem."""
-    return _applied(_PROBLEM_OPTIONS, function)
+    """The options that describe a problem; a command that has them compiles, so use the cache."""
+
+    @wraps(function)
+    def with_cache(*args: Any, **kwargs: Any) -> Any:
+        from attnlaw.numerics.compile_cache import use_compile_cache
+
+        use_compile_cache()
+        return function(*args, **kwargs)
+
+    return _applied(_PROBLEM_OPTIONS, with_cache)
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -210,6 +230,49 @@ def _target_from_file(path: Path) -> Any:
             f"{getattr(array, 'dtype', type(array).__name__)}"
         )
     return Atoms(array) if array.ndim == 1 else from_matrix(array)
+
+
+def parse_axis(text: str, problem: "Problem") -> tuple[str, Any]:
+    """The field that `--curve` names, and its values.
+
+    Raises:
+        ValueError: not FIELD=START:STOP:COUNT, an unknown field, or an empty or unsorted range.
+    """
+    import numpy as np
+
+    from attnlaw.problem import ALIASES
+
+    name, _, numbers = text.partition("=")
+    name = name.strip().replace("-", "_")
+    try:
+        first, last, number = numbers.split(":")
+        start, stop, count = float(first), float(last), int(number)
+    except ValueError:
+        raise ValueError(
+            f"curve must read FIELD=START:STOP:COUNT, got {text!r}; for example alpha=0.05:4:50"
+        ) from None
+    problem.part_of(ALIASES.get(name, name))
+    if not (np.isfinite([start, stop]).all() and start < stop and count >= 2):
+        raise ValueError(
+            f"curve must have START < STOP and COUNT of at least 2, got {text!r}; "
+            f"for example {name}=0.1:1:10"
+        )
+    if name == "tokens":
+        return name, _whole_numbers(start, stop, count, text)
+    if start > 0 and stop / start >= LOGARITHMIC:
+        return name, np.geomspace(start, stop, count)
+    return name, np.linspace(start, stop, count)
+
+
+def _whole_numbers(start: float, stop: float, count: int, text: str) -> list[int]:
+    import numpy as np
+
+    values = np.linspace(start, stop, count)
+    if (values != np.rint(values)).any():
+        raise ValueError(
+            f"curve over tokens must hit whole numbers, got {text!r}; try tokens=2:4:3"
+        )
+    return [int(value) for value in values]
 
 
 def build_method(name: str) -> Any:

@@ -1,5 +1,6 @@
 """A line of problems solved together: explored on few points, refined on many, S = 0 compared."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -8,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.gaussian import in_chunks, normal_points
+from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
-from attnlaw.theory.collapse import compiled_collapse
+from attnlaw.theory.collapse import Collapse, compiled_collapse
 from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.starts import Candidate, cold_candidates, lowest, saturated_candidate
@@ -62,6 +64,7 @@ def solve_line(
         averages: the Gaussian points.
         guess: coordinates to start from instead of the cold starts.
     """
+    collapses = _begin_collapses(problems, averages)
     explorer = _Explorer(problems, averages)
     explorer.from_starts(guess)
     explorer.from_neighbours()
@@ -69,19 +72,35 @@ def solve_line(
         candidate if candidate.settled else _from_larger_decay(problem, averages, candidate)
         for problem, candidate in zip(problems, explorer.best, strict=True)
     ]
+    answers = refined(problems, averages, best, collapses)
     return [
-        answer if answer.solution.converged else _rescued(problem, averages, answer)
-        for problem, answer in zip(problems, refined(problems, averages, best), strict=True)
+        answer if answer.solution.converged else _rescued(problem, averages, answer, flat)
+        for problem, answer, flat in zip(problems, answers, collapses, strict=True)
     ]
 
 
-def refined(problems: list[Problem], averages: Averages, starts: list[Candidate]) -> list[Answer]:
+def refined(
+    problems: list[Problem],
+    averages: Averages,
+    starts: list[Candidate],
+    collapses: list[Future[Collapse]] | None = None,
+) -> list[Answer]:
     """Answers over every scramble, from known candidates."""
+    flats = collapses or _begin_collapses(problems, averages)
     solved = _run(problems, averages, list(enumerate(starts)), coarse=False)
     return [
-        _chosen(problem, averages, take(solved, index), starts[index])
+        _chosen(problem, averages, take(solved, index), starts[index], flats[index])
         for index, problem in enumerate(problems)
     ]
+
+
+def _begin_collapses(problems: list[Problem], averages: Averages) -> list[Future[Collapse]]:
+    """S = 0 of every problem, computed (and compiled) beside the search."""
+    pool = ThreadPoolExecutor(1)
+    work = in_float64(compiled_collapse)
+    started = [pool.submit(work, problem, averages.flat) for problem in problems]
+    pool.shutdown(wait=False)
+    return started
 
 
 class _Explorer:
@@ -144,7 +163,9 @@ def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidat
     return candidate
 
 
-def _rescued(problem: Problem, averages: Averages, answer: Answer) -> Answer:
+def _rescued(
+    problem: Problem, averages: Averages, answer: Answer, collapse: Future[Collapse]
+) -> Answer:
     """The answer sought over all points, where what few points found did not hold."""
     for starts in ([saturated_candidate(problem)], cold_candidates(problem)):
         solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
@@ -152,7 +173,7 @@ def _rescued(problem: Problem, averages: Averages, answer: Answer) -> Answer:
         best = lowest(found)
         if best.settled:
             place = [candidate.start for candidate in found].index(best.start)
-            return _chosen(problem, averages, take(solved, place), best)
+            return _chosen(problem, averages, take(solved, place), best, collapse)
     return answer
 
 
@@ -181,9 +202,15 @@ def _run(
     return joined
 
 
-def _chosen(problem: Problem, averages: Averages, solved: Solved, candidate: Candidate) -> Answer:
+def _chosen(
+    problem: Problem,
+    averages: Averages,
+    solved: Solved,
+    candidate: Candidate,
+    collapse: Future[Collapse],
+) -> Answer:
     """The refined solution, or S = 0 where that is stable and of lower Φ."""
-    flat = compiled_collapse(problem, averages.flat)
+    flat = collapse.result()
     critical = np.mean(np.asarray(flat.critical_decay_scaled))
     flat_wins = bool(solved.collapsed)
     found = candidate.found

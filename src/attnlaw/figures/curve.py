@@ -1,0 +1,49 @@
+"""A curve of predictions: errors on the left, the learned rank on the right."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnlaw.figures import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LABELS = {
+    "alpha": "sequences per squared dimension, α = n/d²",
+    "sample_ratio": "sequences per squared dimension, α = n/d²",
+    "weight_decay": "weight decay λ",
+    "kappa0": "rank of the target over d, κ0",
+    "target_rank_ratio": "rank of the target over d, κ0",
+    "noise": "label noise Δ",
+    "beta": "inverse temperature β",
+    "target_beta": "inverse temperature of the target β0",
+    "tokens": "tokens T",
+}
+
+
+@style.styled
+def draw(data: "xr.Dataset") -> Any:
+    """Test error, train error and train loss; rank; points that did not converge are left out."""
+    (name,) = map(str, data.sizes)
+    axis = data[name].values
+    kept = data["converged"].values.astype(bool)
+    figure, (errors, rank) = style.new_figure(2, width=4.0, height=3.2)
+    for key, label, colour, dashes in (
+        ("test_error", "test error", style.THEORY, "-"),
+        ("train_loss", "train loss Φ", style.SECOND, "-"),
+        ("train_error", "train error", style.SECOND, "--"),
+    ):
+        values = np.where(kept, data[key].values, np.nan)
+        errors.plot(axis, values, dashes, color=colour, label=label)
+    errors.set_ylim(bottom=0)
+    errors.set_ylabel("error, loss")
+    errors.legend()
+    rank.plot(axis, np.where(kept, data["rank_ratio"].values, np.nan), color=style.THEORY)
+    rank.set_ylim(bottom=0)
+    rank.set_ylabel("learned rank over d")
+    for panel in (errors, rank):
+        if axis[0] > 0 and axis[-1] >= 10 * axis[0]:
+            panel.set_xscale("log")
+        panel.set_xlabel(LABELS.get(name, name))
+    return figure
