@@ -135,9 +135,10 @@ def test_targets_from_files_and_power_laws(tmp_path, capsys, rng):
 
 
 def test_not_converged_prints_the_object_and_exits_3(capsys, monkeypatch):
-    from attnlaw.theory import assemble as module
+    from attnlaw.theory import kernel as module
 
     monkeypatch.setattr(module, "RESIDUAL_TOLERANCE", 1e-30)
+    monkeypatch.setattr(module, "LARGEST_TOLERANCE", 1e-30)
     assert run(["predict", "--json"]) == 3
     printed = capsys.readouterr()
     assert json.loads(printed.out)["converged"] is False

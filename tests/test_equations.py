@@ -6,17 +6,28 @@ import numpy as np
 import pytest
 
 from attnlaw import Conjugates, Overlaps, Problem
-from attnlaw.channels.channel import channel_averages
+from attnlaw.channels.channel import Used, channel_averages
+from attnlaw.channels.channel import conjugates as channel_conjugates
 from attnlaw.denoisers import EigenThreshold
 from attnlaw.equations import from_coordinates, to_coordinates
-from attnlaw.numerics.gaussian import normal_points
+from attnlaw.numerics.gaussian import in_chunks, normal_points
+
+
+def averages(problem, overlaps, points):
+    found, _ = channel_averages(
+        problem.attention,
+        problem.loss,
+        overlaps,
+        problem.score_variance,
+        points,
+        Used.all_of(points),
+    )
+    return jax.tree.map(lambda row: row[0], found)
 
 
 def phi(problem, overlaps, conjugates, points):
     """Φ of (4.2), written out independently at free order parameters and conjugates."""
-    channel = channel_averages(
-        problem.attention, problem.loss, overlaps, problem.score_variance, points
-    )
+    channel = averages(problem, overlaps, points)
     q, m, sigma = overlaps
     q_hat, m_hat, sigma_hat = conjugates
     matrix = EigenThreshold().matrix_side(problem.target, conjugates, problem.weight_decay_scaled)
@@ -37,7 +48,7 @@ def test_gradient_of_phi_at_random_order_parameters(draw):
     m = rng.uniform(0.1, 0.9) * np.sqrt(q * problem.target_power)
     overlaps = Overlaps(q, m, rng.uniform(1.5, 6.0))
     conjugates = Conjugates(*rng.uniform(0.5, 2.0, size=3))
-    points = normal_points(problem.attention.constraints, 2**12, 1, draw)[0]
+    points = jnp.asarray(in_chunks(normal_points(problem.attention.constraints, 2**12, 1, draw)))
     value = jax.jit(lambda o, c: phi(problem, o, c, points))
 
     def slope(group, index):
@@ -50,11 +61,11 @@ def test_gradient_of_phi_at_random_order_parameters(draw):
             ends.append(float(value(Overlaps(*moved[0]), Conjugates(*moved[1]))))
         return (ends[0] - ends[1]) / (2 * step)
 
-    channel = channel_averages(
-        problem.attention, problem.loss, overlaps, problem.score_variance, points
-    )
+    channel = averages(problem, overlaps, points)
     assert float(channel.divergence) == float(channel.stein_divergence)  # Σβ² > 1
-    stationary = channel.conjugates(problem.sample_ratio)
+    stationary = channel_conjugates(
+        channel.gradient_square, channel.divergence, channel.alignment, problem.sample_ratio
+    )
     q_hat, m_hat, sigma_hat = conjugates
     matrix = EigenThreshold().matrix_side(problem.target, conjugates, problem.weight_decay_scaled)
     expected = [

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 LARGEST_STEP = 1.5
-LOST = 3.0
+LOST, WILD = 3.0, 10.0
 PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
@@ -87,85 +87,131 @@ def fixed_point(
         measure_jacobian: measure the Jacobian at the point reached, by n more evaluations.
     """
     size = start.shape[0]
-    unit = jnp.eye(size)
+    limits = _Limits(tolerance, max_evaluations, jnp.asarray(measure_jacobian))
 
     def advance(state: _State) -> _State:
         image, jumps, detail = function(state.point)
         move = image - state.point
-        norm = jnp.max(jnp.abs(move))
-        norm = jnp.where(jnp.isfinite(norm), norm, jnp.inf)
-        searching = state.column == 0
-        better = searching & (norm < state.best_residual)
-        reached = searching & (norm <= state.goal)
-        plain = state.plain > 0
-        stale = jnp.where(reached | plain | ~searching, 0, state.stale + 1)
-        lost = ~(norm <= LOST * state.best_residual)
-        failed = searching & (lost | (stale >= PATIENCE))
-        failures = jnp.where(reached, 0, state.failures + failed)
-        best = jnp.where(better, state.point, state.best)
-        best_move = jnp.where(better, move, state.best_move)
-        best_residual = jnp.where(better, norm, state.best_residual)
-        best_jumps = jnp.where(better, jumps, state.best_jumps)
-
-        probe = jnp.where(failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
-        probe = jnp.where(best_jumps > 0, probe, SMOOTH_PROBE)
-        place = state.column - 1
-        measured = jnp.where(
-            searching, state.measured, state.measured.at[:, place].set((move - best_move) / probe)
-        )
-        complete = state.column == size
-        secant = _broyden(state.jacobian, state.point - state.last, move - state.last_move)
-        trusted = searching & (state.count > 0) & (norm <= 10 * state.best_residual)
-        own = jnp.where(complete, measured, jnp.where(trusted, secant, state.jacobian))
-
-        over = (best_residual <= tolerance) | (failures >= MOST_FAILURES)
-        over = over | ((failures > 0) & (best_residual <= best_jumps))
-        over = over | (state.count + 1 >= max_evaluations)
-        ending = state.ending | (searching & over)
-        length = jnp.where(failures == 2, SHORT_RUN, jnp.where(failures == 4, LONG_RUN, 0))
-        runs = jnp.where(failed, length, jnp.maximum(state.plain - 1, 0))
-        begin = failed & ((failures == 1) | (failures == SECOND_PROBE))
-        begin = begin | (plain & (runs == 0)) | (measure_jacobian & ending)
-        begin = searching & begin
-        column = jnp.where(begin, 1, jnp.where(searching | complete, 0, state.column + 1))
-        back = failed | ~searching | begin
-        last = jnp.where(back, best, state.point)
-        last_move = jnp.where(back, best_move, move)
-        own = jnp.where(runs > 0, -unit, own)
-        cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
-        step = _newton_step(own, last_move) * 0.25**cuts
-        probing = best + probe * unit[column - 1]
-        return _State(
-            jnp.where(column > 0, probing, last + step),
-            last,
-            last_move,
-            best,
-            best_move,
-            best_residual,
-            best_jumps,
-            jax.tree.map(lambda new, old: jnp.where(better, new, old), detail, state.best_detail),
-            own,
-            measured,
-            column,
-            jnp.where(reached, ENOUGH * norm, state.goal),
-            jnp.where(failed, 0, stale),
-            failures,
-            runs,
-            state.count + 1,
-            ending,
-            ending & (complete | ~jnp.asarray(measure_jacobian)),
-        )
+        seen = _judged(state, move)
+        return _planned(_recorded(state, move, jumps, detail, seen), move, seen, limits)
 
     blank = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, start)[2]
     )
-    zero, own = jnp.zeros(size), -unit if jacobian is None else jacobian
+    zero, own = jnp.zeros(size), -jnp.eye(size) if jacobian is None else jacobian
     first = _State(
-        start, start, zero, start, zero, jnp.inf, 0.0, blank, own, own, 0, jnp.inf, 0, 0, 0, 0,
-        False, jnp.asarray(max_evaluations) <= 0,
+        point=start, last=start, last_move=zero,
+        best=start, best_move=zero, best_residual=jnp.inf, best_jumps=0.0, best_detail=blank,
+        jacobian=own, measured=own, column=0,
+        goal=jnp.inf, stale=0, failures=0, plain=0, count=0,
+        ending=False, stop=jnp.asarray(max_evaluations) <= 0,
     )  # fmt: skip
     last = jax.lax.while_loop(lambda state: ~state.stop, advance, first)
     return FixedPoint(last.best, last.best_residual, last.count, last.best_detail, last.jacobian)
+
+
+class _Limits(NamedTuple):
+    tolerance: Any
+    evaluations: Any
+    measure: Any
+
+
+class _Seen(NamedTuple):
+    """What an evaluation means for the search; one for a column of the Jacobian means nothing."""
+
+    searching: Any
+    better: Any
+    reached: Any
+    failed: Any
+    trusted: Any
+
+
+def _judged(state: _State, move: Any) -> _Seen:
+    norm = _size(move)
+    searching = state.column == 0
+    reached = searching & (norm <= state.goal)
+    lost = ~(norm <= LOST * state.best_residual)
+    tired = (state.stale + 1 >= PATIENCE) & ~reached & (state.plain == 0)
+    return _Seen(
+        searching=searching,
+        better=searching & (norm < state.best_residual),
+        reached=reached,
+        failed=searching & (lost | tired),
+        trusted=searching & (state.count > 0) & (norm <= WILD * state.best_residual),
+    )
+
+
+def _recorded(state: _State, move: Any, jumps: Any, detail: Any, seen: _Seen) -> _State:
+    """The state with the best point, the counters and the Jacobian brought up to date."""
+
+    def if_better(new: Any, old: Any) -> Any:
+        return jnp.where(seen.better, new, old)
+
+    idle = seen.reached | seen.failed | ~seen.searching | (state.plain > 0)
+    measured = state.measured.at[:, state.column - 1].set((move - state.best_move) / _probe(state))
+    measured = jnp.where(seen.searching, state.measured, measured)
+    secant = _broyden(state.jacobian, state.point - state.last, move - state.last_move)
+    complete = state.column == move.shape[0]
+    updated = jnp.where(seen.trusted, secant, state.jacobian)
+    return state._replace(
+        best=if_better(state.point, state.best),
+        best_move=if_better(move, state.best_move),
+        best_residual=if_better(_size(move), state.best_residual),
+        best_jumps=if_better(jumps, state.best_jumps),
+        best_detail=jax.tree.map(if_better, detail, state.best_detail),
+        jacobian=jnp.where(complete, measured, updated),
+        measured=measured,
+        goal=jnp.where(seen.reached, ENOUGH * _size(move), state.goal),
+        stale=jnp.where(idle, 0, state.stale + 1),
+        failures=jnp.where(seen.reached, 0, state.failures + seen.failed),
+        count=state.count + 1,
+    )
+
+
+def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
+    """The state with the next point to ask G at."""
+    size, failures = move.shape[0], state.failures
+    complete = state.column == size
+    over = (state.best_residual <= limits.tolerance) | (failures >= MOST_FAILURES)
+    over = over | ((failures > 0) & (state.best_residual <= state.best_jumps))
+    over = over | (state.count >= limits.evaluations)
+    ending = state.ending | (seen.searching & over)
+
+    run = jnp.where(failures == 2, SHORT_RUN, jnp.where(failures == 4, LONG_RUN, 0))
+    plain = jnp.where(seen.failed, run, jnp.maximum(state.plain - 1, 0))
+    begin = seen.failed & ((failures == 1) | (failures == SECOND_PROBE))
+    begin = begin | ((state.plain > 0) & (plain == 0)) | (limits.measure & ending)
+    begin = begin & seen.searching
+    column = jnp.where(begin, 1, jnp.where(seen.searching | complete, 0, state.column + 1))
+
+    from_best = seen.failed | ~seen.searching | begin
+    last = jnp.where(from_best, state.best, state.point)
+    last_move = jnp.where(from_best, state.best_move, move)
+    jacobian = jnp.where(plain > 0, -jnp.eye(size), state.jacobian)
+    cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
+    stepped = last + _newton_step(jacobian, last_move) * 0.25**cuts
+    probing = state.best + _probe(state) * jnp.eye(size)[column - 1]
+    return state._replace(
+        point=jnp.where(column > 0, probing, stepped),
+        last=last,
+        last_move=last_move,
+        jacobian=jacobian,
+        column=column,
+        plain=plain,
+        ending=ending,
+        stop=ending & (complete | ~limits.measure),
+    )
+
+
+def _probe(state: _State) -> Any:
+    """Length of the differences by which the Jacobian is measured; longer where G jumps."""
+    across = jnp.where(state.failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
+    return jnp.where(state.best_jumps > 0, across, SMOOTH_PROBE)
+
+
+def _size(move: Any) -> Any:
+    norm = jnp.max(jnp.abs(move))
+    return jnp.where(jnp.isfinite(norm), norm, jnp.inf)
 
 
 def _broyden(jacobian: Any, step: Any, change: Any) -> Any:

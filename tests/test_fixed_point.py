@@ -1,0 +1,84 @@
+"""The search for a fixed point, on maps whose fixed points are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlaw.numerics.fixed_point import fixed_point, solve_small
+
+
+def search(function, start, jumps=0.0, **options):
+    """Fixed point of a plain function."""
+    options = {"tolerance": 1e-10, "max_evaluations": 80, **options}
+    return jax.jit(
+        lambda x: fixed_point(lambda at: (function(at), jnp.asarray(jumps), at), x, **options)
+    )(jnp.asarray(start))
+
+
+def test_contraction_is_accelerated():
+    found = search(jnp.cos, [0.1, 1.0, 2.0])
+    np.testing.assert_allclose(found.point, 0.7390851332151607, atol=1e-10)
+    # plain iteration, whose error falls by 0.67 each time, needs 60
+    assert int(found.iterations) < 20
+    np.testing.assert_allclose(found.detail, found.point)
+
+
+@pytest.mark.parametrize("slope", [-8.0, 0.999, 3.0])
+def test_a_map_that_does_not_contract_is_solved(slope):
+    matrix = jnp.array([[slope, 0.3, 0.0], [0.0, 0.5, -0.4], [0.2, 0.0, -0.6]])
+    expected = jnp.array([1.0, -2.0, 0.5])
+    found = search(lambda x: expected + matrix @ (x - expected), [0.0, 0.0, 0.0])
+    assert float(found.residual) <= 1e-10
+    np.testing.assert_allclose(found.point, expected, atol=1e-6)
+
+
+def test_a_curved_valley_is_followed_by_plain_iterations():
+    """One unknown responds to the square of the other's error, over a scale that shrinks."""
+
+    def valley(x):
+        error = (x[0] - 0.01) ** 2 + jnp.exp(-2 * x[1])
+        return jnp.stack([0.01 + 0.1 * (x[0] - 0.01), 0.8 * x[1] + 0.2 * 9 - jnp.log1p(error)])
+
+    found = search(valley, [1.0, 0.0], max_evaluations=120)
+    assert float(found.residual) <= 1e-10
+
+
+def test_jacobian_is_measured_where_it_is_wanted():
+    matrix = jnp.array([[0.3, 0.2], [-0.1, 0.5]])
+    found = search(lambda x: matrix @ x, [1.0, 1.0], measure_jacobian=True)
+    np.testing.assert_allclose(found.jacobian, matrix - jnp.eye(2), atol=1e-8)
+
+
+def test_a_known_jacobian_saves_evaluations():
+    matrix = jnp.array([[0.9, 0.3], [-0.2, -0.7]])
+    known = search(lambda x: matrix @ x + 1, [5.0, 5.0], jacobian=matrix - jnp.eye(2))
+    unknown = search(lambda x: matrix @ x + 1, [5.0, 5.0])
+    assert int(known.iterations) <= 12
+    assert int(known.iterations) <= int(unknown.iterations)
+
+
+def test_a_residual_below_the_jumps_is_good_enough():
+    """A map with a jump at its fixed point has none; the search stops at half the jump or less."""
+    found = search(lambda x: x - 0.3 * jnp.where(x > 1, 0.1, -0.1), [4.0], jumps=0.06)
+    assert float(found.residual) <= 0.06
+    assert int(found.iterations) < 80
+    assert abs(float(found.point[0]) - 1) < 4
+
+
+def test_nothing_is_done_with_no_evaluations():
+    found = search(jnp.cos, [0.1], max_evaluations=0)
+    assert int(found.iterations) == 0
+    assert not np.isfinite(float(found.residual))
+
+
+def test_a_map_of_nan_ends_without_a_point():
+    found = search(lambda x: x * jnp.nan, [0.1, 0.2])
+    assert not np.isfinite(float(found.residual))
+
+
+def test_small_systems(rng):
+    matrix, rhs = rng.normal(size=(3, 3)), rng.normal(size=3)
+    np.testing.assert_allclose(solve_small(matrix, rhs), np.linalg.solve(matrix, rhs), rtol=1e-10)
+    swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_allclose(solve_small(swap, np.array([1.0, 2.0])), [2.0, 1.0])
