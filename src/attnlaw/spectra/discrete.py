@@ -80,8 +80,10 @@ class Atoms(_Discrete):
     def __post_init__(self) -> None:
         if is_concrete(self.values) or isinstance(self.values, list | tuple):
             values = _eigenvalue_array("values", self.values)
-            object.__setattr__(self, "values", values)
-            object.__setattr__(self, "weights", _weight_array(self.weights, values.size))
+            weights = _weight_array(self.weights, values.size)
+            order = np.argsort(values, kind="stable")
+            object.__setattr__(self, "values", values[order])
+            object.__setattr__(self, "weights", weights[order])
 
     def draw(self, dim: int, key: jax.Array) -> jax.Array:
         """S0 = O diag(values) Oᵀ, O a Haar orthogonal frame; `dim` must fit the weights."""
@@ -160,6 +162,7 @@ def from_matrix(matrix: ArrayLike) -> MatrixTarget:
         )
     values = np.linalg.eigvalsh((array + array.T) / 2)
     values = _eigenvalue_array("target matrix eigenvalues", values)
+    values = np.sort(values)
     return MatrixTarget(values, _weight_array(None, values.size), (array + array.T) / 2)
 
 
@@ -241,7 +244,7 @@ def _eigenvalue_array(name: str, values: ArrayLike) -> FloatArray:
             f"{name} must be zero or positive, got a smallest value of {array.min():.6g}; "
             "S = W Wᵀ/√(pd) is positive semidefinite and can only learn such a target"
         )
-    return np.sort(array)
+    return array
 
 
 def _weight_array(weights: Any, size: int) -> FloatArray:

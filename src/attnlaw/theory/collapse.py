@@ -1,5 +1,6 @@
 """The collapsed solution S = 0 and the weight decay beyond which it is reached (theory (5.3))."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates
 from attnlaw.spectra.free_convolution import right_edge_point, subordination
+from attnlaw.spectra.grouping import grouped
 
 
 class Collapse(NamedTuple):
@@ -43,6 +45,12 @@ def compiled_collapse(problem: Problem, points: Any) -> Collapse:
     return jax.lax.map(lambda own: collapse(problem, own), points)
 
 
+def with_grouped_target(problem: Problem) -> Problem:
+    """The problem with a target of many eigenvalues grouped into few; see `grouped`."""
+    target = grouped(problem.target)
+    return problem if target is problem.target else dataclasses.replace(problem, target=target)
+
+
 @in_float64
 def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
     """The weight decay λ_c at and beyond which S = 0 is a stable solution; (5.3).
@@ -59,5 +67,8 @@ def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
         0.861
     """
     points = normal_points(problem.attention.constraints, 2**14, 4, seed)
-    critical = float(np.mean(np.asarray(compiled_collapse(problem, points).critical_decay_scaled)))
+    grouped_problem = with_grouped_target(problem)
+    critical = float(
+        np.mean(np.asarray(compiled_collapse(grouped_problem, points).critical_decay_scaled))
+    )
     return critical / problem.width_ratio**0.5

@@ -12,7 +12,7 @@ from attnlaw.numerics.gaussian import in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
-from attnlaw.theory.collapse import Collapse, compiled_collapse
+from attnlaw.theory.collapse import Collapse, compiled_collapse, with_grouped_target
 from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.starts import Candidate, cold_candidates, lowest, saturated_candidate
@@ -98,7 +98,9 @@ def _begin_collapses(problems: list[Problem], averages: Averages) -> list[Future
     """S = 0 of every problem, computed (and compiled) beside the search."""
     pool = ThreadPoolExecutor(1)
     work = in_float64(compiled_collapse)
-    started = [pool.submit(work, problem, averages.flat) for problem in problems]
+    started = [
+        pool.submit(work, with_grouped_target(problem), averages.flat) for problem in problems
+    ]
     pool.shutdown(wait=False)
     return started
 
@@ -185,7 +187,9 @@ def _run(
     coarse: bool,
 ) -> Solved:
     """Searches from (problem, start), so many at a time that one program serves all."""
-    stacked = jax.tree.map(lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *problems)
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *map(with_grouped_target, problems)
+    )
     size = JOBS * len(problems)
     parts = []
     for first in range(0, len(rows), size):

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
+from attnlaw.spectra.grouping import grouped
 from attnlaw.spectra.spectral_law import SpectralLaw
 
 
@@ -99,7 +100,8 @@ class Solution:
     @cached_property
     def spectrum(self) -> SpectralLaw:
         """Predicted eigenvalue law of S (5.1)."""
-        return SpectralLaw(self.scale, self.noise_level, self.threshold, self.problem.target)
+        target = grouped(self.problem.target)
+        return SpectralLaw(self.scale, self.noise_level, self.threshold, target)
 
     @cached_property
     def phase(self) -> str:
