@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evidence import agreement, robustness
+from evidence import agreement, coverage, robustness
 
 FOLDER = Path(__file__).parent
 
@@ -27,6 +27,7 @@ class Piece:
 
 PIECES = {
     "finite_size_gap": Piece(agreement.CLAIM, agreement.CASES, agreement.measure, agreement.judge),
+    "error_bars": Piece(coverage.CLAIM, coverage.CASES, coverage.measure, coverage.judge),
     "random_problems": Piece(
         robustness.CLAIM, robustness.CASES, robustness.measure, robustness.judge
     ),
