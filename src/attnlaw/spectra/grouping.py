@@ -44,11 +44,21 @@ def _in_cells(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, Floa
     counts = np.bincount(cell)[cell]
     alone = counts <= 2
     nodes, masses = _gauss(values[~alone], weights[~alone], cell[~alone])
-    # one size for all, so that problems along a line have arrays of one shape
-    left = np.zeros(MOST_ATOMS - alone.sum() - nodes.size)
+    return _padded(np.concatenate([values[alone], nodes]), np.concatenate([weights[alone], masses]))
+
+
+def _padded(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same law with exactly MOST_ATOMS atoms, the heaviest one split.
+
+    Problems along a line need arrays of one shape.
+    """
+    missing, heaviest = MOST_ATOMS - values.size, int(np.argmax(weights))
+    share = weights[heaviest] / (missing + 1)
+    kept = weights.copy()
+    kept[heaviest] = share
     return (
-        np.concatenate([values[alone], nodes, left + values[-1]]),
-        np.concatenate([weights[alone], masses, left]),
+        np.concatenate([values, np.full(missing, values[heaviest])]),
+        np.concatenate([kept, np.full(missing, share)]),
     )
 
 
