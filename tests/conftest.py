@@ -1,5 +1,6 @@
 """Double precision for every test that does not ask for JAX's own default."""
 
+import os
 from collections.abc import Iterator
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["ATTNLAW_COMPILE_CACHE"] = "off"
     config.addinivalue_line("markers", "single: run in JAX's default precision")
 
 

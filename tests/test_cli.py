@@ -14,7 +14,8 @@ from attnlaw.results import FIT_KEYS, SOLUTION_KEYS
 PREDICT_KEYS = """
     train_loss train_error test_error test_error_clean mse q m sigma q_hat m_hat sigma_hat scale
     noise_level threshold rank_ratio phase width_sufficient weight_decay weight_decay_scaled
-    converged residual iterations integration_error fixed_points_found
+    converged residual iterations integration_error fixed_points_found start two_minima_fraction
+    largest_jump
 """
 TRAIN_KEYS = (
     "train_loss train_error test_error test_error_clean q m Q0 rank_ratio converged seconds"

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from evidence import agreement, runner
+from evidence import agreement, coverage, robustness, runner
 from evidence.__main__ import main
 
 from attnlaw import Problem
@@ -65,3 +65,34 @@ def test_unknown_evidence_is_refused(capsys):
 
 def test_rows_are_the_reference_problems():
     assert Problem().replace(**agreement.ROWS["three tokens"]).attention.tokens == 3
+
+
+@pytest.mark.slow
+def test_forty_random_problems_converge():
+    """40 of the 200 problems of the evidence."""
+    block = robustness.measure(0, count=40)
+    assert block["converged"] == 40, block["told"]
+    assert block["collapsed"] >= 1
+    assert block["largest_consistency_gap"] < 0.02
+    assert block["missed_accuracy"] <= 2
+
+
+def test_a_random_problem_that_fails_is_told_and_counted():
+    line = {"converged": False, "reason": "residual 1e-2 above 1e-3"}
+    case = {"count": 50, "converged": 48, "collapsed": 1, "missed_accuracy": 0, "told": [line] * 2}
+    verdict = robustness.judge({"main 0": case})
+    assert not verdict["holds"]
+    assert [failure["case"] for failure in verdict["failures"]] == ["main 0"] * 2
+
+
+@pytest.mark.slow
+def test_error_bars_cover():
+    found = coverage.measure("default", seeds=25, truth_points=2**16)
+    assert found["converged"]
+    assert found["share"] >= 0.8
+    assert 0.4 < found["root_mean_square"] < 1.6
+
+
+def test_error_bars_that_do_not_cover_are_told():
+    cases = {"default": {"share": 0.8, "converged": True}}
+    assert not coverage.judge(cases)["holds"]

@@ -278,6 +278,63 @@ def test_curve_passes_through_the_collapse():
     assert list(line.phase) == ["bulk", "bulk", "bulk", "collapsed", "collapsed"]
 
 
+def test_curve_takes_the_lower_of_two_solutions_on_both_sides():
+    """Two fixed points coexist here; each point of the line has the lower Φ of the two."""
+    problem = Problem(noise=0.7921).replace(
+        kappa0=1.869, weight_decay=1.183e-3, beta=2.907, target_beta=2.372
+    )
+    line = attnlaw.curve(problem, alpha=[3.0, 3.5, 3.979])
+    assert line.converged
+    assert line.fixed_points_found[-1] == 2
+    single = attnlaw.solve(problem.replace(alpha=3.979))
+    assert single.fixed_points_found == 2
+    assert line.train_loss[-1] == pytest.approx(single.train_loss, rel=1e-6)
+    higher = attnlaw.solve(problem.replace(alpha=3.979), start=Overlaps(4.74, 3.56, 0.295))
+    assert higher.fixed_points_found == 1
+    assert single.train_loss < higher.train_loss
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise": 0.0, "weight_decay": 1e-3},
+        {"noise": 0.0, "alpha": 20.0, "weight_decay": 1e-3},
+        {"noise": 0.0, "alpha": 2.0, "weight_decay": 1e-4},
+        {"alpha": 0.2, "weight_decay": 1e-3},
+        {"alpha": 0.1, "weight_decay": 1e-6},
+        {"alpha": 0.02, "weight_decay": 1e-5, "beta": 3.0, "target_beta": 0.3},
+    ],
+)
+def test_small_weight_decay_converges_with_and_without_noise(change):
+    solution = attnlaw.solve(DEFAULT.replace(**change), accuracy=3e-3)
+    assert solution.converged
+    assert solution.consistency_gap < 1e-3
+    assert solution.test_error < 1.0
+
+
+def test_jumps_are_reported_and_bound_the_residual():
+    problem = DEFAULT.replace(alpha=0.3, weight_decay=5e-3, noise=2.0, beta=2.0)
+    solution = attnlaw.solve(problem, accuracy=3e-3)
+    assert solution.converged
+    assert solution.two_minima_fraction > 0.05
+    assert 0 < solution.largest_jump < 0.02
+    assert solution.residual <= max(1e-6, 2 * solution.largest_jump)
+    assert attnlaw.solve(DEFAULT, accuracy=3e-3).largest_jump == 0
+
+
+def test_integration_error_falls_faster_than_monte_carlo(rng):
+    """Error of the test error against points: the slope is near −0.9 (−1/2 for random points)."""
+    from attnlaw.theory.line import Averages, solve_line
+
+    counts = [2**k for k in range(8, 13)]
+    errors = []
+    for count in counts:
+        runs = [solve_line([DEFAULT], Averages(2, count, seed))[0].solution for seed in range(3)]
+        errors.append(np.sqrt(np.mean([run.standard_errors["test_error"] ** 2 for run in runs])))
+    slope = np.polyfit(np.log(counts), np.log(errors), 1)[0]
+    assert slope < -0.7
+
+
 def test_curve_over_tokens():
     line = attnlaw.curve(DEFAULT, accuracy=3e-3, tokens=[2, 3])
     assert line.test_error[1] > line.test_error[0]
