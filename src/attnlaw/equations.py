@@ -17,6 +17,7 @@ from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
 FLOOR = 1e-14
+SHORT_OF_ONE = 1 - 1e-10
 
 
 class Step(NamedTuple):
@@ -118,17 +119,19 @@ def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any,
 
 
 def to_coordinates(problem: Problem, overlaps: Overlaps) -> Any:
-    """(log q, atanh ρ, log Σ) with ρ = m/√(q Q0): unbounded, of order one over decades of λ."""
-    rho = overlaps.m / jnp.sqrt(overlaps.q * problem.target_power)
-    limit = 1 - 1e-15
-    rho = jnp.clip(rho, -limit, limit)
+    """(log q, atanh ρ, log Σ), ρ = (1 − 10⁻¹⁰) m/√(q Q0): of order one over decades of λ.
+
+    The factor keeps atanh ρ below 12.2, where rounding of q and m would drown it.
+    """
+    rho = SHORT_OF_ONE * overlaps.m / jnp.sqrt(overlaps.q * problem.target_power)
+    rho = jnp.clip(rho, -SHORT_OF_ONE, SHORT_OF_ONE)
     return jnp.stack([jnp.log(overlaps.q), jnp.arctanh(rho), jnp.log(overlaps.sigma)])
 
 
 def from_coordinates(problem: Problem, coordinates: Any) -> Overlaps:
     """Inverse of `to_coordinates`."""
     q, sigma = jnp.exp(coordinates[0]), jnp.exp(coordinates[2])
-    rho = jnp.tanh(coordinates[1])
+    rho = jnp.clip(jnp.tanh(coordinates[1]) / SHORT_OF_ONE, -1.0, 1.0)
     return Overlaps(q, rho * jnp.sqrt(q * problem.target_power), sigma)
 
 

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from attnlaw.channels.curvature import Derivatives, loss_derivatives
 from attnlaw.channels.prox import prox_minima, solve_symmetric
+from attnlaw.losses import SquareLoss
 from attnlaw.records import Conjugates, Overlaps
 
 SAME_MINIMUM = 1e-4
+ROUNDING = 1e-18
 
 
 class Proximal(NamedTuple):
@@ -157,10 +159,16 @@ def _chunk_averages(
 
 def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, points: Any) -> Any:
     """E Σ_ab (Y(z0) − A(ω))²_ab at (q, m); (4.4)."""
+    return mean_loss(attention, SquareLoss(), overlaps, target_variance, points)
+
+
+def mean_loss(
+    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+) -> Any:
+    """E ℓ(Y(z0), A(ω)) at (q, m), of a map that does not depend on the sequence."""
     z0, omega = correlated_scores(overlaps, target_variance, points)
     labels = attention.labels(attention.scores(z0))
-    weights = attention.weights(attention.scores(omega))
-    return jnp.mean(jnp.sum((labels - weights) ** 2, axis=(0, 1)))
+    return jnp.mean(loss(labels, attention.weights(attention.scores(omega))))
 
 
 def _smooth_share(steepness: Any) -> Any:
@@ -183,7 +191,8 @@ def _mean_derivative(best: Proximal, sigma: Any, share: Any) -> Any:
 
 
 def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
-    return jnp.sqrt(overlaps.q - overlaps.m**2 / target_variance)
+    free = overlaps.q - overlaps.m**2 / target_variance
+    return jnp.sqrt(jnp.maximum(free, ROUNDING * overlaps.q))
 
 
 def _proximal_points(

@@ -12,6 +12,7 @@ PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
 SECOND_PROBE = 5
+SMOOTH = 1e-7
 SHORT_RUN, LONG_RUN = 12, 30
 
 
@@ -206,7 +207,7 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
 def _probe(state: _State) -> Any:
     """Length of the differences by which the Jacobian is measured; longer where G jumps."""
     across = jnp.where(state.failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
-    return jnp.where(state.best_jumps > 0, across, SMOOTH_PROBE)
+    return jnp.where(state.best_jumps > SMOOTH, across, SMOOTH_PROBE)
 
 
 def _size(move: Any) -> Any:

@@ -16,15 +16,24 @@ FloatArray = NDArray[np.float64]
 
 # t-quantile of 7 degrees of freedom over the Gaussian one, at the coverage of ± 2.
 SMALL_SAMPLE = 1.2166
+# share of the bound by which sampling may put Φ above it
+ABOVE = 0.02
 
 
-def live_solution(problem: Problem, solved: Solved, found: int, start: str, count: int) -> Solution:
-    """The solution S ≠ 0."""
+def live_solution(
+    problem: Problem, solved: Solved, found: int, start: str, count: int, bound: float
+) -> Solution:
+    """The solution S ≠ 0; not converged where Φ lies above the `bound` that simple maps attain."""
     residual, allowed = float(solved.residual), float(tolerance(solved))
-    reason = None
+    loss, reason = float(solved.train_loss), None
     if residual > allowed:
         told = f"residual {residual:.2e} above {allowed:.1e}"
         reason = f"{told} after {int(solved.iterations)} evaluations"
+    elif not -ABOVE * bound <= loss <= (1 + ABOVE) * bound:
+        reason = (
+            f"a fixed point with train_loss {loss:.3g}, but S = 0 or the target itself has "
+            f"{bound:.3g}; the minimum was not found"
+        )
     return _assembled(
         problem,
         observed(problem, solved),

@@ -7,21 +7,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlaw.channels.channel import conjugates, zero_map_averages
+from attnlaw.channels.channel import conjugates, mean_loss, zero_map_averages
 from attnlaw.numerics.gaussian import normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
-from attnlaw.records import Conjugates
+from attnlaw.records import Conjugates, Overlaps
 from attnlaw.spectra.free_convolution import right_edge_point, subordination
 from attnlaw.spectra.grouping import grouped
 
 
 class Collapse(NamedTuple):
-    """The solution S = 0: conjugates, loss of a sequence, and the critical λ̃_c."""
+    """The solution S = 0: conjugates, loss of a sequence, and the critical λ̃_c.
+
+    `bound` is the training objective over d² at S = 0 or at S = (β0/β) S0, whichever is lower: the
+    minimum cannot lie above it.
+    """
 
     conjugates: Conjugates
     loss: Any
     critical_decay_scaled: Any
+    bound: Any
 
 
 def collapse(problem: Problem, points: Any) -> Collapse:
@@ -29,14 +34,20 @@ def collapse(problem: Problem, points: Any) -> Collapse:
 
     S = 0 is stable for λ̃ ≥ λ̃_c; just below, the rank grows from zero.
     """
-    averages = zero_map_averages(problem.attention, problem.loss, problem.score_variance, points[0])
+    attention, variance = problem.attention, problem.score_variance
+    averages = zero_map_averages(attention, problem.loss, variance, points[0])
     hats = conjugates(
         averages.gradient_square, averages.divergence, averages.alignment, problem.sample_ratio
     )
     noise_level = jnp.sqrt(hats.q_hat) / hats.m_hat
     point = right_edge_point(problem.target, noise_level)
     edge = subordination(problem.target, noise_level, point + 0j).real
-    return Collapse(hats, averages.loss, hats.m_hat / 2 * edge)
+    ratio, power = problem.scale_of_target, problem.target_power
+    copy = Overlaps(ratio**2 * power, ratio * power, 0.0)
+    copy_loss = mean_loss(attention, problem.loss, copy, variance, points)
+    penalty = problem.weight_decay_scaled * ratio * problem.target.mean
+    bound = jnp.minimum(averages.loss, copy_loss + penalty / problem.sample_ratio)
+    return Collapse(hats, averages.loss, hats.m_hat / 2 * edge, problem.sample_ratio * bound)
 
 
 @jax.jit

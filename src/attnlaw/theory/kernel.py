@@ -26,6 +26,7 @@ INNER_TOLERANCE = 1e-8
 MAX_EVALUATIONS = 120
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
+ROUNDING = 1e-12
 
 
 class Jobs(NamedTuple):
@@ -46,6 +47,7 @@ class Solved(NamedTuple):
     jacobian: Any
     residual: Any
     jump: Any
+    slack: Any
     iterations: Any
     overlaps: Overlaps
     train_loss: Any
@@ -55,8 +57,11 @@ class Solved(NamedTuple):
 
 
 def tolerance(solved: Any) -> Any:
-    """Accepted residual: 10⁻⁶, or twice the largest single-point jump, but never above 1 %."""
-    return (2 * solved.jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
+    """Accepted residual: 10⁻⁶, or twice the largest single-point jump, but never above 1 %.
+
+    Where ρ is so near to 1 that rounding moves atanh ρ by more, that counts like a jump.
+    """
+    return (2 * solved.slack).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
 
 
 def settled(solved: Any) -> Any:
@@ -90,7 +95,7 @@ def run(
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
-            return to_coordinates(problem, step.overlaps), largest_jump(problem, step), step
+            return to_coordinates(problem, step.overlaps), _slack(problem, x, step), step
 
         fixed = fixed_point(
             plain,
@@ -107,6 +112,7 @@ def run(
             jacobian=fixed.jacobian,
             residual=fixed.residual,
             jump=largest_jump(problem, step),
+            slack=_slack(problem, fixed.point, step),
             iterations=fixed.iterations,
             overlaps=overlaps,
             train_loss=free_energy(problem, overlaps, step),
@@ -117,6 +123,11 @@ def run(
 
     solved: Solved = jax.lax.map(one, (jnp.arange(jobs.problem.shape[0]), jobs))
     return solved
+
+
+def _slack(problem: Problem, x: Any, step: Step) -> Any:
+    """To what precision the map's coordinates are defined: jumps, and rounding of ρ near 1."""
+    return jnp.maximum(largest_jump(problem, step), ROUNDING * jnp.cosh(x[1]) ** 2)
 
 
 @jax.jit

@@ -15,7 +15,13 @@ from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import Collapse, compiled_collapse, with_grouped_target
 from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.solution import Solution
-from attnlaw.theory.starts import Candidate, cold_candidates, lowest, saturated_candidate
+from attnlaw.theory.starts import (
+    Candidate,
+    cold_candidates,
+    lowest,
+    recovered_candidate,
+    saturated_candidate,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -169,13 +175,20 @@ def _rescued(
     problem: Problem, averages: Averages, answer: Answer, collapse: Future[Collapse]
 ) -> Answer:
     """The answer sought over all points, where what few points found did not hold."""
-    for starts in ([saturated_candidate(problem)], cold_candidates(problem)):
+    attempts = (
+        [recovered_candidate(problem)],
+        [saturated_candidate(problem)],
+        cold_candidates(problem),
+    )
+    for starts in attempts:
         solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
         found = [Candidate.of(take(solved, i), start.start) for i, start in enumerate(starts)]
         best = lowest(found)
         if best.settled:
             place = [candidate.start for candidate in found].index(best.start)
-            return _chosen(problem, averages, take(solved, place), best, collapse)
+            rescued = _chosen(problem, averages, take(solved, place), best, collapse)
+            if rescued.solution.converged:
+                return rescued
     return answer
 
 
@@ -225,7 +238,8 @@ def _chosen(
         iterations = int(solved.iterations)
         solution = collapsed_solution(problem, flat, averages.test, found, iterations)
     else:
-        solution = live_solution(problem, solved, found, candidate.start, averages.count)
+        bound = float(np.mean(np.asarray(flat.bound)))
+        solution = live_solution(problem, solved, found, candidate.start, averages.count, bound)
     return Answer(solution, Candidate.of(solved, candidate.start)._replace(found=candidate.found))
 
 

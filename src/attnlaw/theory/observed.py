@@ -130,5 +130,11 @@ def _slopes(rows: FloatArray) -> FloatArray:
 
 
 def _solution(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
-    """Least-squares solution, which also serves a singular matrix."""
+    """Least-squares solution, which also serves a singular matrix; zero where nothing is known.
+
+    A search that found no point at all leaves entries that are not finite; its answer is marked as
+    not converged in any case.
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(rhs).all()):
+        return np.zeros_like(rhs)
     return np.asarray(np.linalg.lstsq(matrix, rhs, rcond=1e-12)[0])

@@ -104,6 +104,15 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
     ]
 
 
+def recovered_candidate(problem: Problem) -> Candidate:
+    """A start next to S = (β0/β) S0, where noiseless labels lead at small weight decay."""
+    ratio = problem.scale_of_target
+    response = 1.0 / (problem.attention.beta**2 * (1 + 2 * problem.sample_ratio))
+    return Candidate.at(
+        [np.log(ratio**2 * problem.target_power), 11.0, np.log(response)], "recovered"
+    )
+
+
 def saturated_candidate(problem: Problem) -> Candidate:
     """A start where the scores are so large that the softmax is nearly a hard choice.
 
