@@ -312,6 +312,34 @@ def test_small_weight_decay_converges_with_and_without_noise(change):
     assert solution.test_error < 1.0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": 1000.0, "weight_decay": 1e-4},
+        {"alpha": 10.0, "weight_decay": 1e-8},
+        {"alpha": 1.0, "weight_decay": 1e-6},
+        {"alpha": 100.0, "weight_decay": 1e-6},
+    ],
+)
+def test_noiseless_labels_are_recovered_at_tiny_weight_decay(change):
+    """Φ → λ̃ Tr S0/d, because S = S0 fits every label."""
+    solution = attnlaw.solve(DEFAULT.replace(noise=0.0, **change), accuracy=3e-3)
+    assert solution.converged
+    assert solution.mse < 1e-8
+    expected = change["weight_decay"] * DEFAULT.target.mean
+    assert solution.train_loss == pytest.approx(expected, rel=0.02)
+
+
+def test_a_fixed_point_above_simple_maps_is_not_an_answer(monkeypatch):
+    from attnlaw.theory import assemble
+
+    # as if S = 0 or S = S0 attained less than half of the training loss found
+    monkeypatch.setattr(assemble, "ABOVE", -0.6)
+    found = attnlaw.solve(DEFAULT, accuracy=3e-3, throw=False)
+    assert not found.converged
+    assert "the minimum was not found" in found.reason
+
+
 def test_jumps_are_reported_and_bound_the_residual():
     problem = DEFAULT.replace(alpha=0.3, weight_decay=5e-3, noise=2.0, beta=2.0)
     solution = attnlaw.solve(problem, accuracy=3e-3)

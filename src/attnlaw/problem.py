@@ -20,6 +20,7 @@ _FIELDS_OF_PARTS = {
     "attention": ("tokens", "beta", "target_beta"),
     "penalty": ("weight_decay",),
 }
+PARTS = ("target", "attention", "loss", "penalty")
 ALIASES = {"alpha": "sample_ratio", "kappa": "width_ratio", "kappa0": "target_rank_ratio"}
 
 
@@ -122,7 +123,19 @@ class Problem:
         for part, fields in _FIELDS_OF_PARTS.items():
             if name in fields and hasattr(getattr(self, part), name):
                 return part
-        known = own + [f for names in _FIELDS_OF_PARTS.values() for f in names] + list(ALIASES)
+        held = [
+            f
+            for part, fields in _FIELDS_OF_PARTS.items()
+            for f in fields
+            if hasattr(getattr(self, part), f)
+        ]
+        known = [*own, *held]
+        known += [alias for alias, meant in ALIASES.items() if meant in known]
+        if any(name in fields for fields in _FIELDS_OF_PARTS.values()):
+            raise ValueError(
+                f"unknown problem field {name!r} for {type(self.target).__name__} targets; "
+                f"known fields: {', '.join(known)}"
+            )
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(known)}"
         raise ValueError(f"unknown problem field {name!r}; {hint}")

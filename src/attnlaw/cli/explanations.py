@@ -126,8 +126,9 @@ LONG = {
         "the state-evolution map (3.2)–(4.1); ρ = m/√(q·Q0)."
     ),
     "iterations": (
-        "Evaluations of the state-evolution map (3.2)–(4.1) over all points, from what a quarter "
-        "of one scramble had found."
+        "Evaluations of the state-evolution map (3.2)–(4.1) in the final search, over all Gaussian "
+        "points. It starts from a solution found on few points, so three or four are usual; many "
+        "mean a hard problem."
     ),
     "integration_error": (
         "Relative standard error of test_error over independent scrambles of the Gaussian "
@@ -154,6 +155,10 @@ LONG = {
         "point passes from one minimum of its proximal problem (3.1) to the other. The residual "
         "cannot be brought below half of it with certainty; it falls like one over the points."
     ),
+    "field": ("The number that varies along a curve, as it was named in --curve."),
+    "values": ("The values of that number, one for each entry of the other lists."),
+    "converged_at": ("`converged` at each value of a curve; `converged` says whether all are."),
+    "reason": ("Why a point did not converge; null where it did."),
     "seconds": (
         "Wall-clock time of the optimiser of one layer, without drawing the data and measuring "
         "the test error."

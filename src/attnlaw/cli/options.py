@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attnlaw.problem import Problem
 
 LOGARITHMIC = 10
+MOST_POINTS = 10_000
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _PROBLEM_OPTIONS = (
@@ -240,7 +241,7 @@ def parse_axis(text: str, problem: "Problem") -> tuple[str, Any]:
     """
     import numpy as np
 
-    from attnlaw.problem import ALIASES
+    from attnlaw.theory.curve import require_axis
 
     name, _, numbers = text.partition("=")
     name = name.strip().replace("-", "_")
@@ -251,11 +252,11 @@ def parse_axis(text: str, problem: "Problem") -> tuple[str, Any]:
         raise ValueError(
             f"curve must read FIELD=START:STOP:COUNT, got {text!r}; for example alpha=0.05:4:50"
         ) from None
-    problem.part_of(ALIASES.get(name, name))
-    if not (np.isfinite([start, stop]).all() and start < stop and count >= 2):
+    require_axis(problem, name)
+    if not (np.isfinite([start, stop]).all() and start < stop and 2 <= count <= MOST_POINTS):
         raise ValueError(
-            f"curve must have START < STOP and COUNT of at least 2, got {text!r}; "
-            f"for example {name}=0.1:1:10"
+            f"curve must have START < STOP and COUNT of at least 2 and at most {MOST_POINTS}, "
+            f"got {text!r}; for example {name}=0.1:1:10"
         )
     if name == "tokens":
         return name, _whole_numbers(start, stop, count, text)
@@ -270,7 +271,8 @@ def _whole_numbers(start: float, stop: float, count: int, text: str) -> list[int
     values = np.linspace(start, stop, count)
     if (values != np.rint(values)).any():
         raise ValueError(
-            f"curve over tokens must hit whole numbers, got {text!r}; try tokens=2:4:3"
+            f"curve over tokens must hit whole numbers, got {text!r}; "
+            f"for example tokens={round(start)}:{round(stop)}:{round(stop - start) + 1}"
         )
     return [int(value) for value in values]
 

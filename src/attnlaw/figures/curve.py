@@ -9,6 +9,7 @@ from attnlaw.figures import style
 if TYPE_CHECKING:
     import xarray as xr
 
+FEW = 15
 LABELS = {
     "alpha": "sequences per squared dimension, α = n/d²",
     "sample_ratio": "sequences per squared dimension, α = n/d²",
@@ -28,6 +29,7 @@ def draw(data: "xr.Dataset") -> Any:
     (name,) = map(str, data.sizes)
     axis = data[name].values
     kept = data["converged"].values.astype(bool)
+    points: dict[str, Any] = {"marker": "o", "markersize": 3} if axis.size <= FEW else {}
     figure, (errors, rank) = style.new_figure(2, width=4.0, height=3.2)
     for key, label, colour, dashes in (
         ("test_error", "test error", style.THEORY, "-"),
@@ -35,15 +37,17 @@ def draw(data: "xr.Dataset") -> Any:
         ("train_error", "train error", style.SECOND, "--"),
     ):
         values = np.where(kept, data[key].values, np.nan)
-        errors.plot(axis, values, dashes, color=colour, label=label)
+        errors.plot(axis, values, dashes, color=colour, label=label, **points)
     errors.set_ylim(bottom=0)
     errors.set_ylabel("error, loss")
     errors.legend()
-    rank.plot(axis, np.where(kept, data["rank_ratio"].values, np.nan), color=style.THEORY)
+    rank.plot(axis, np.where(kept, data["rank_ratio"].values, np.nan), color=style.THEORY, **points)
     rank.set_ylim(bottom=0)
     rank.set_ylabel("learned rank over d")
     for panel in (errors, rank):
         if axis[0] > 0 and axis[-1] >= 10 * axis[0]:
             panel.set_xscale("log")
+        if name == "tokens":
+            panel.set_xticks(axis)
         panel.set_xlabel(LABELS.get(name, name))
     return figure

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import ALIASES, Problem
-from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
+from attnlaw.problem import ALIASES, PARTS, Problem
+from attnlaw.records import Conjugates, Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.line import solve_line
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.solve import (
@@ -32,7 +32,8 @@ class Curve:
     Attributes:
         name: the field that varies.
         values: its values.
-        solutions: one `Solution` a value.
+        solutions: one `Solution` a value; any quantity of theirs is an array here under the same
+            name, for example `curve.test_error` or `curve.q`.
     """
 
     name: str
@@ -44,6 +45,9 @@ class Curve:
         """Whether every point converged."""
         return all(solution.converged for solution in self.solutions)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *dir(self.solutions[0]), *Overlaps._fields, *Conjugates._fields]
+
     def __getattr__(self, name: str) -> NDArray[Any]:
         """An attribute of the solutions, or of their order parameters, as an array."""
         if name.startswith("_") or name == "solutions":
@@ -52,7 +56,7 @@ class Curve:
             getattr(s.overlaps, name)
             if name in Overlaps._fields
             else getattr(s.conjugates, name)
-            if name in s.conjugates._fields
+            if name in Conjugates._fields
             else getattr(s, name)
             for s in self.solutions
         ]
@@ -94,7 +98,7 @@ def curve(
         True
     """
     name, values = _checked_axis(problem, axis)
-    problems = [problem.replace(**{name: value}) for value in values]
+    problems = [problem.replace(**{name: value.item()}) for value in values]
     for own in problems:
         check_solvable(own, accuracy)
     if len({jax.tree.structure(own) for own in problems}) > 1:
@@ -124,5 +128,15 @@ def _checked_axis(problem: Problem, axis: dict[str, Any]) -> tuple[str, FloatArr
         raise ValueError(f"{name} must be a non-empty list of values, got shape {values.shape}")
     if values.size > 1 and not (np.diff(values) > 0).all():
         raise ValueError(f"{name} must be sorted, each value above the one before; sort it first")
-    problem.part_of(ALIASES.get(name, name))
+    require_axis(problem, name)
     return name, values
+
+
+def require_axis(problem: Problem, name: str) -> None:
+    """Raise ValueError unless `name` is a number that describes this problem."""
+    field_name = ALIASES.get(name, name)
+    if problem.part_of(field_name) is None and field_name in PARTS:
+        raise ValueError(
+            f"curve must run over a number of the problem, got {name!r}; for example alpha, "
+            "weight_decay, noise, kappa0, beta or tokens"
+        )
