@@ -59,6 +59,7 @@ def solve(
     guess = None if start is None else np.asarray(to_coordinates(problem, Overlaps(*start)))
     first = point_counts(accuracy)[0]
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
+    progress(Progress("solve", first, POINT_COUNTS[-1], _state(answer.solution)))
     answer = refine_until(problem, answer, accuracy, seed, guess, progress)
     return judged(answer.solution, throw)
 
