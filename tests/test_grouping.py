@@ -53,7 +53,7 @@ def test_solution_hardly_depends_on_grouping(monkeypatch):
 
     problem = Problem(target=PowerLaw(1.0, 900))
     few = attnlaw.solve(problem, accuracy=3e-3)
-    monkeypatch.setattr(grouping, "MOST_ATOMS", 1000)
+    monkeypatch.setattr(grouping, "MOST_ATOMS", 1000)  # more than there are: nothing is grouped
     exact = attnlaw.solve(problem, accuracy=3e-3)
     assert few.converged
     assert exact.converged

@@ -350,7 +350,7 @@ def test_jumps_are_reported_and_bound_the_residual():
     assert attnlaw.solve(DEFAULT, accuracy=3e-3).largest_jump == 0
 
 
-def test_integration_error_falls_faster_than_monte_carlo(rng):
+def test_integration_error_falls_faster_than_monte_carlo():
     """Error of the test error against points: the slope is near −0.9 (−1/2 for random points)."""
     from attnlaw.theory.line import Averages, solve_line
 

@@ -20,7 +20,6 @@ _FIELDS_OF_PARTS = {
     "attention": ("tokens", "beta", "target_beta"),
     "penalty": ("weight_decay",),
 }
-PARTS = ("target", "attention", "loss", "penalty")
 ALIASES = {"alpha": "sample_ratio", "kappa": "width_ratio", "kappa0": "target_rank_ratio"}
 
 
@@ -172,6 +171,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "loss": {"square": SquareLoss},
     "penalty": {"weight_decay": WeightDecay},
 }
+PARTS = tuple(_KINDS)
 
 
 def _build(name: str, record: dict[str, Any]) -> Any:

@@ -120,10 +120,11 @@ def curve_dataset(problem: Problem, line: "Curve") -> "xr.Dataset":
     data = xr.Dataset(
         coords={line.name: (line.name, line.values, about)}, attrs=provenance(problem)
     )
+    rows = [solution_values(solution) for solution in line.solutions]
     for key in SOLUTION_KEYS:
         # a quantity named like the axis is the axis
         if key != line.name:
-            values = np.array([solution_values(solution)[key] for solution in line.solutions])
+            values = np.array([row[key] for row in rows])
             data[key] = (line.name, values, {"long_name": MEANINGS.get(key, key)})
     for key in line.solutions[0].standard_errors:
         values = np.array([solution.standard_errors[key] for solution in line.solutions])

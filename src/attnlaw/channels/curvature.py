@@ -37,7 +37,7 @@ def loss_derivatives(attention: Any, loss: Any, labels: Any, y: Any) -> Derivati
     across = jnp.einsum("abk,abn->akn", basis, diagonal)
     half = across - jnp.sum(square, axis=1)[:, None] / 2 * along
     count = basis.shape[2]
-    outer = np_outer(basis).reshape(-1, count * count)
+    outer = (basis[:, :, :, None] * basis[:, :, None, :]).reshape(-1, count * count)
     hessian = (outer.T @ diagonal.reshape(-1, diagonal.shape[2])).reshape(count, count, -1)
     for row in range(basis.shape[0]):
         mixed = along[row][:, None] * half[row][None]
@@ -47,11 +47,6 @@ def loss_derivatives(attention: Any, loss: Any, labels: Any, y: Any) -> Derivati
         beta * jnp.einsum("abk,abn->kn", basis, gradient),
         beta**2 * hessian,
     )
-
-
-def np_outer(basis: Any) -> Any:
-    """B_abk B_abl."""
-    return basis[:, :, :, None] * basis[:, :, None, :]
 
 
 def _entry_derivatives(loss: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:

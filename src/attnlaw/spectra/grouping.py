@@ -1,5 +1,6 @@
 """Many eigenvalues grouped into fewer weighted ones, so that cost does not depend on dimension."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,14 @@ def grouped(law: Any) -> Any:
     values = getattr(law, "values", None)
     if values is None or values.size <= MOST_ATOMS:
         return law
+    return _grouped(law)
+
+
+@lru_cache(maxsize=16)
+def _grouped(law: Any) -> Atoms:
+    values, weights = np.asarray(law.values), np.asarray(law.weights)
     order = np.argsort(values)
-    return Atoms(*_in_cells(np.asarray(values)[order], np.asarray(law.weights)[order]))
+    return Atoms(*_in_cells(values[order], weights[order]))
 
 
 def _in_cells(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

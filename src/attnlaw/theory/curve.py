@@ -73,11 +73,11 @@ def curve(
     progress: ProgressCallback = silent,
     **axis: Sequence[float] | FloatArray,
 ) -> Curve:
-    """Solve a problem along one of its fields, each point started from its neighbour.
+    """Solve a problem along one of its fields, all points together.
 
-    Half of the scrambles walk the axis upwards, half downwards, so that a region with two
-    solutions is entered from both sides; the lowest Φ wins at each point. Points that miss the
-    accuracy or do not converge on the way are solved again on their own.
+    Every point is explored from the starts of `solve` and from its neighbours' solutions, so that a
+    region with two solutions is entered from both sides; the lowest Φ wins at each point. Points
+    that miss the accuracy or do not converge are refined on their own.
 
     Args:
         problem: the problem; the field named below is replaced.

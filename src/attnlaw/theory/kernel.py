@@ -64,11 +64,6 @@ def tolerance(solved: Any) -> Any:
     return (2 * solved.slack).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
 
 
-def settled(solved: Any) -> Any:
-    """Whether the residuals are accepted."""
-    return solved.residual <= tolerance(solved)
-
-
 @jax.jit
 def run(
     problems: Problem, points: Any, test_points: Any, jobs: Jobs, count: Any, coarse: Any

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.numerics.gaussian import in_chunks, normal_points
+from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
@@ -34,7 +34,7 @@ MOST_SPREADS = 10
 
 
 class Averages:
-    """Gaussian points of one size; the first chunk of the first scramble explores.
+    """Gaussian points of one size; the first quarter of the first scramble explores.
 
     Args:
         pairs: K_eff.
@@ -46,7 +46,7 @@ class Averages:
         self.count = count
         self.flat = normal_points(pairs, count, SCRAMBLES, seed)
         test = normal_points(pairs, TEST_FACTOR * count, SCRAMBLES, seed + 2**32)
-        size = min(1024, count // CHUNKS)
+        size = min(LARGEST_CHUNK, count // CHUNKS)
         self.fine, self.test = in_chunks(self.flat, size), in_chunks(test, size)
 
 

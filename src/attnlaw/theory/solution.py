@@ -38,8 +38,8 @@ class Solution:
         test_error_clean: the same with noiseless labels.
         trace: Tr S/d (4.3).
         rank_ratio: learned rank over d, F̄(ε) (2.5).
-        converged, reason: whether every scramble met the tolerance; if not, why. The tolerance on
-            the residual is the larger of 1e-6 and twice the largest single-point jump.
+        converged, reason: whether the residual met its tolerance; if not, why. The tolerance is the
+            larger of 1e-6 and twice largest_jump (or the rounding of ρ near 1), at most 1e-2.
         residual: largest change of (log q, atanh ρ, log Σ) under one undamped map.
         largest_jump: largest change of the same by one Gaussian point passing from one minimum of
             its proximal step to the other.

@@ -30,8 +30,10 @@ def solve(
 ) -> Solution:
     """Solve the state-evolution equations of a problem; theory §4, (3.1)–(4.4).
 
-    Half of the scrambles start near the target, half near zero; if they meet different fixed
-    points, the one of lowest Φ is continued. S = 0 is compared too where it is stable.
+    Several starts (near the target, near zero, fitting every label) are tried on few Gaussian
+    points; the fixed point of lowest Φ is refined over all points of eight scrambles. S = 0 is
+    compared too where it is stable, and a fixed point whose Φ lies above that of S = 0 or of
+    S = (β0/β) S0 is not accepted.
 
     Args:
         problem: the problem; λ > 0.
@@ -77,8 +79,8 @@ def refine_until(
         solution = answer.solution
         if solution.converged and solution.integration_error <= accuracy:
             break
-        progress(Progress("solve", count, POINT_COUNTS[-1], _state(solution)))
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
+        progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))
     return answer
 
 
