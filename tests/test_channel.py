@@ -49,7 +49,8 @@ def prox(attention, z0, omega, sigma, starts, used=None):
 
     data = (attention.labels(attention.scores(z0)), jnp.asarray(omega))
     used = len(starts) if used is None else used
-    return prox_minima(objective, data, jnp.stack(starts), used, 2 / attention.beta)
+    wanted = jnp.arange(len(starts))[:, None] < used
+    return prox_minima(objective, data, jnp.stack(starts), wanted, 2 / attention.beta)
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5])

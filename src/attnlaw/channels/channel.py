@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlaw.channels.curvature import Derivatives, loss_derivatives
-from attnlaw.channels.prox import prox_minima, solve_symmetric
+from attnlaw.channels.lowest import lowest_minima
+from attnlaw.channels.prox import solve_symmetric
 from attnlaw.losses import SquareLoss
 from attnlaw.records import Conjugates, Overlaps
 
-SAME_MINIMUM = 1e-4
 ROUNDING = 1e-18
 
 
@@ -218,17 +218,19 @@ def _proximal_points(
 
     starts = jnp.stack([omega, attention.target_beta / attention.beta * z0])
     single = _smooth_share(steepness) == 1
-    reach = 2 / attention.beta
-    found = prox_minima(objective, (labels, omega), starts, jnp.where(single, 1, 2), reach)
-    distance = jnp.sqrt(jnp.sum((found.points[0] - found.points[1]) ** 2, axis=0))
-    apart = ~single & jnp.all(found.settled, axis=0) & (distance > SAME_MINIMUM * reach)
-    second = ~single & (found.values[1] < found.values[0])
-    chosen = jnp.where(second, found.points[1], found.points[0])
-    left = jnp.where(second, found.points[0], found.points[1])
-    settled = jnp.where(second, found.settled[1], found.settled[0])
-    near = loss_derivatives(attention, loss, labels, chosen)
-    g = jnp.where(steepness > 1, (chosen - omega) / sigma, -near.gradient)
-    return Proximal(near.value, g, near.hessian, settled), (left - omega) / sigma, apart
+    found = lowest_minima(
+        objective,
+        (labels, omega),
+        starts,
+        attention.score_basis,
+        points,
+        single,
+        2 / attention.beta,
+    )
+    near = loss_derivatives(attention, loss, labels, found.point)
+    g = jnp.where(steepness > 1, (found.point - omega) / sigma, -near.gradient)
+    best = Proximal(near.value, g, near.hessian, found.settled)
+    return best, (found.rival - omega) / sigma, found.apart
 
 
 def zero_map_averages(

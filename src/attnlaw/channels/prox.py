@@ -42,7 +42,7 @@ class _Walk(NamedTuple):
     count: Any
 
 
-def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: Any) -> Minima:
+def prox_minima(objective: Objective, data: Any, starts: Any, wanted: Any, reach: Any) -> Minima:
     """Local minima of a function of each point's data, by trust-region Newton steps.
 
     Args:
@@ -50,7 +50,7 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
             what is to be minimised, column by column.
         data: arrays with the points along the last axis.
         starts: first points, (S, K, N).
-        used: number of starts to follow, the first ones.
+        wanted: which starts to follow, (S, N); the others keep their value at infinity.
         reach: length on which the objective changes its shape; bounds the first step.
     """
     sets, coordinates, size = starts.shape
@@ -89,7 +89,7 @@ def prox_minima(objective: Objective, data: Any, starts: Any, used: Any, reach: 
         jnp.moveaxis(starts, 1, 0).reshape(coordinates, total),
         jnp.full(total, jnp.inf),
         jnp.full(total, reach),
-        jnp.arange(total) < used * size,
+        jnp.broadcast_to(wanted, (sets, size)).reshape(total),
         0,
     )
     last = jax.lax.while_loop(keep_going, advance, first)
