@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from attnlaw import Problem, solve
-from attnlaw.theory.line import SCRAMBLES, Averages, solve_line
+from attnlaw.theory.line import solve_line
+from attnlaw.theory.search import SCRAMBLES, Averages
 
 CLAIM = (
     "Over 50 independent seeds the true test error (from 2^17 points of another seed) lies within "

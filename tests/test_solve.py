@@ -352,7 +352,8 @@ def test_jumps_are_reported_and_bound_the_residual():
 
 def test_integration_error_falls_faster_than_monte_carlo():
     """Error of the test error against points: the slope is near −0.9 (−1/2 for random points)."""
-    from attnlaw.theory.line import Averages, solve_line
+    from attnlaw.theory.line import solve_line
+    from attnlaw.theory.search import Averages
 
     counts = [2**k for k in range(8, 13)]
     errors = []

@@ -81,7 +81,7 @@ def lowest_minima(
 
     def search(state: tuple[Any, Lowest]) -> tuple[Any, Lowest]:
         batch, found = state
-        first = jnp.stack([jnp.ones(size, bool), jnp.full(size, ~single)])
+        first = jnp.stack([jnp.ones(size, bool), jnp.full(size, jnp.logical_not(single))])
         active = jnp.where(batch == 0, first, found.apart)
         new = prox_minima(objective, data, starts(batch), active, reach)
         for k in range(AT_ONCE):

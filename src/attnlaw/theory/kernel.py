@@ -24,6 +24,7 @@ from attnlaw.theory.observed import Probes, probe
 
 INNER_TOLERANCE = 1e-8
 MAX_EVALUATIONS = 120
+FEW, SOME, ALL = 0, 1, 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
 ROUNDING = 1e-12
@@ -32,12 +33,14 @@ ROUNDING = 1e-12
 class Jobs(NamedTuple):
     """Fixed points to find: of which problem, from where; arrays (J, …).
 
-    `jacobian` is that of G(x) − x at the start, as far as it is known.
+    `jacobian` is that of G(x) − x at the start, as far as it is known. Where `held`, log q keeps
+    its first value and only the other two coordinates are solved for.
     """
 
     problem: Any
     start: Any
     jacobian: Any
+    held: Any
 
 
 class Solved(NamedTuple):
@@ -66,7 +69,7 @@ def tolerance(solved: Any) -> Any:
 
 @jax.jit
 def run(
-    problems: Problem, points: Any, test_points: Any, jobs: Jobs, count: Any, coarse: Any
+    problems: Problem, points: Any, test_points: Any, jobs: Jobs, count: Any, level: Any
 ) -> Solved:
     """Fixed points of the state-evolution map for the first `count` jobs.
 
@@ -76,13 +79,13 @@ def run(
         test_points: points of the test errors, in chunks of their own number.
         jobs: arrays of one length, which with the other shapes decides what is compiled.
         count: jobs to do; the answers of the others mean nothing.
-        coarse: average over a quarter of the chunks of the first scramble only, measure the
-            Jacobian at the end and leave the observables out.
+        level: average over ALL points; over SOME, the first chunk of every scramble; or over FEW,
+            a quarter of the first scramble, with the Jacobian measured at the end. The observables
+            are computed over ALL only.
     """
     scrambles, chunks = points.shape[:2]
-    used = Used(
-        jnp.where(coarse, 1, scrambles), jnp.where(coarse, max(chunks // COARSE, 1), chunks)
-    )
+    parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
+    used = Used(jnp.where(level == FEW, 1, scrambles), parts[level])
 
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
@@ -90,7 +93,9 @@ def run(
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
-            return to_coordinates(problem, step.overlaps), _slack(problem, x, step), step
+            image = to_coordinates(problem, step.overlaps)
+            image = image.at[0].set(jnp.where(job.held, job.start[0], image[0]))
+            return image, _slack(problem, x, step), step
 
         fixed = fixed_point(
             plain,
@@ -98,10 +103,10 @@ def run(
             job.jacobian,
             tolerance=INNER_TOLERANCE,
             max_evaluations=jnp.where(index < count, MAX_EVALUATIONS, 0),
-            measure_jacobian=coarse,
+            measure_jacobian=level == FEW,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail
-        wanted = (index < count) & ~coarse
+        wanted = (index < count) & (level == ALL)
         return Solved(
             coordinates=fixed.point,
             jacobian=fixed.jacobian,

@@ -1,53 +1,24 @@
 """A line of problems solved together: explored on few points, refined on many, S = 0 compared."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import Collapse, compiled_collapse, with_grouped_target
-from attnlaw.theory.kernel import Jobs, Solved, run
+from attnlaw.theory.kernel import ALL, FEW, Solved
+from attnlaw.theory.rescue import rescue_starts, sought_further
+from attnlaw.theory.search import Averages, searched, take
 from attnlaw.theory.solution import Solution
-from attnlaw.theory.starts import (
-    Candidate,
-    cold_candidates,
-    lowest,
-    recovered_candidate,
-    saturated_candidate,
-)
+from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 
 FloatArray = NDArray[np.float64]
 
-SCRAMBLES = 8
-TEST_FACTOR = 4
-JOBS = 3
-CHUNKS = 4
-DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
 MOST_SPREADS = 10
-
-
-class Averages:
-    """Gaussian points of one size; the first quarter of the first scramble explores.
-
-    Args:
-        pairs: K_eff.
-        count: points in a scramble.
-        seed: seed of the scrambles.
-    """
-
-    def __init__(self, pairs: int, count: int, seed: int) -> None:
-        self.count = count
-        self.flat = normal_points(pairs, count, SCRAMBLES, seed)
-        test = normal_points(pairs, TEST_FACTOR * count, SCRAMBLES, seed + 2**32)
-        size = min(LARGEST_CHUNK, count // CHUNKS)
-        self.fine, self.test = in_chunks(self.flat, size), in_chunks(test, size)
 
 
 class Answer(NamedTuple):
@@ -75,7 +46,7 @@ def solve_line(
     explorer.from_starts(guess)
     explorer.from_neighbours()
     best = [
-        candidate if candidate.settled else _from_larger_decay(problem, averages, candidate)
+        candidate if candidate.settled else sought_further(problem, averages, candidate)
         for problem, candidate in zip(problems, explorer.best, strict=True)
     ]
     answers = refined(problems, averages, best, collapses)
@@ -93,7 +64,7 @@ def refined(
 ) -> list[Answer]:
     """Answers over every scramble, from known candidates."""
     flats = collapses or _begin_collapses(problems, averages)
-    solved = _run(problems, averages, list(enumerate(starts)), coarse=False)
+    solved = searched(problems, averages, list(enumerate(starts)), ALL)
     return [
         _chosen(problem, averages, take(solved, index), starts[index], flats[index])
         for index, problem in enumerate(problems)
@@ -152,71 +123,21 @@ class _Explorer:
     def _candidates(self, rows: list[tuple[int, Candidate]]) -> list[Candidate]:
         if not rows:
             return []
-        solved = _run(self.problems, self.averages, rows, coarse=True)
+        solved = searched(self.problems, self.averages, rows, FEW)
         return [
             Candidate.of(take(solved, place), start.start) for place, (_, start) in enumerate(rows)
         ]
 
 
-def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
-    """Follow the solution down from a larger weight decay, where the map contracts."""
-    starts = cold_candidates(problem)
-    for factor in DECAY_FACTORS:
-        nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
-        solved = _run([nearby], averages, [(0, start) for start in starts], coarse=True)
-        found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
-        candidate = lowest(found)
-        if candidate.alive:
-            starts = [candidate]
-    return candidate
-
-
 def _rescued(
     problem: Problem, averages: Averages, answer: Answer, collapse: Future[Collapse]
 ) -> Answer:
-    """The answer sought over all points, where what few points found did not hold."""
-    attempts = (
-        [recovered_candidate(problem)],
-        [saturated_candidate(problem)],
-        cold_candidates(problem),
-    )
-    for starts in attempts:
-        solved = _run([problem], averages, [(0, start) for start in starts], coarse=False)
-        found = [Candidate.of(take(solved, i), start.start) for i, start in enumerate(starts)]
-        best = lowest(found)
-        if best.settled:
-            place = [candidate.start for candidate in found].index(best.start)
-            rescued = _chosen(problem, averages, take(solved, place), best, collapse)
-            if rescued.solution.converged:
-                return rescued
+    """The answer from other starts, where the first one did not hold over all points."""
+    for start in rescue_starts(problem, averages):
+        (rescued,) = refined([problem], averages, [start], [collapse])
+        if rescued.solution.converged:
+            return rescued
     return answer
-
-
-def _run(
-    problems: list[Problem],
-    averages: Averages,
-    rows: list[tuple[int, Candidate]],
-    *,
-    coarse: bool,
-) -> Solved:
-    """Searches from (problem, start), so many at a time that one program serves all."""
-    stacked = jax.tree.map(
-        lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *map(with_grouped_target, problems)
-    )
-    size = JOBS * len(problems)
-    parts = []
-    for first in range(0, len(rows), size):
-        own = rows[first : first + size]
-        padded = own + [own[-1]] * (size - len(own))
-        jobs = Jobs(
-            np.array([problem for problem, _ in padded]),
-            np.stack([start.coordinates for _, start in padded]),
-            np.stack([start.jacobian for _, start in padded]),
-        )
-        solved = run(stacked, averages.fine, averages.test, jobs, len(own), coarse)
-        parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
-    joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    return joined
 
 
 def _chosen(
@@ -241,8 +162,3 @@ def _chosen(
         bound = float(np.mean(np.asarray(flat.bound)))
         solution = live_solution(problem, solved, found, candidate.start, averages.count, bound)
     return Answer(solution, Candidate.of(solved, candidate.start)._replace(found=candidate.found))
-
-
-def take(record: Any, index: Any) -> Any:
-    """Rows of every array of a record."""
-    return jax.tree.map(lambda leaf: leaf[index], record)

@@ -8,7 +8,8 @@ from attnlaw.numerics.checks import require_positive
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
-from attnlaw.theory.line import SCRAMBLES, Answer, Averages, refined, solve_line
+from attnlaw.theory.line import Answer, refined, solve_line
+from attnlaw.theory.search import SCRAMBLES, Averages
 from attnlaw.theory.solution import ConvergenceError, Solution
 
 FloatArray = NDArray[np.float64]

@@ -111,12 +111,3 @@ def recovered_candidate(problem: Problem) -> Candidate:
     return Candidate.at(
         [np.log(ratio**2 * problem.target_power), 11.0, np.log(response)], "recovered"
     )
-
-
-def saturated_candidate(problem: Problem) -> Candidate:
-    """A start where the scores are so large that the softmax is nearly a hard choice.
-
-    Beyond interpolation at small λ and large noise the learned map grows until it saturates.
-    """
-    scale = np.log(problem.attention.beta)
-    return Candidate.at([13.0 - 2 * scale, 0.5, 12.3 - 2 * scale], "saturated")

@@ -1,0 +1,83 @@
+"""Starts for problems whose fixed point the ordinary starts do not reach."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.problem import Problem
+from attnlaw.theory.kernel import FEW, SOME, tolerance
+from attnlaw.theory.search import Averages, searched, take
+from attnlaw.theory.starts import Candidate, cold_candidates, lowest, recovered_candidate
+
+FloatArray = NDArray[np.float64]
+
+DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
+LOG_Q_BELOW, LOG_Q_ABOVE = 2.0, 12.0
+SCAN_POINTS = 15
+LOOSE = 0.05
+
+
+def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
+    """The candidate of a scan, or else followed down from larger weight decay."""
+    scanned = _scanned(problem, averages)
+    if scanned and scanned.settled:
+        return scanned
+    return _from_larger_decay(problem, averages, candidate)
+
+
+def rescue_starts(problem: Problem, averages: Averages) -> Iterator[Candidate]:
+    """Starts to refine over all points, each made only when it is asked for."""
+    scanned = _scanned(problem, averages)
+    if scanned:
+        yield scanned
+    yield recovered_candidate(problem)
+
+
+def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
+    """Follow the solution down from a larger weight decay, where the map contracts."""
+    starts = cold_candidates(problem)
+    for factor in DECAY_FACTORS:
+        nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
+        solved = searched([nearby], averages, [(0, start) for start in starts], FEW)
+        found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
+        candidate = lowest(found)
+        if candidate.alive:
+            starts = [candidate]
+    return candidate
+
+
+def _scanned(problem: Problem, averages: Averages) -> Candidate | None:
+    """What searches from the crossings of a scan find."""
+    starts = list(_crossings(problem, averages))
+    if not starts:
+        return None
+    solved = searched([problem], averages, [(0, start) for start in starts], SOME)
+    return lowest([Candidate.of(take(solved, k), "scanned") for k in range(len(starts))])
+
+
+def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
+    """Where the map keeps log q, found along a grid of log q with the other unknowns solved for.
+
+    A search can be caught where the map moves little and yet has no fixed point; along the grid
+    the sign of its move of log q tells.
+    """
+    ratio = problem.scale_of_target
+    centre = np.log(problem.target_power * ratio**2)
+    start = cold_candidates(problem)[0]
+    before: tuple[Candidate, float] | None = None
+    for log_q in np.linspace(centre - LOG_Q_BELOW, centre + LOG_Q_ABOVE, SCAN_POINTS):
+        guess = np.array([log_q, *start.coordinates[1:]])
+        if before is not None:
+            guess[2] += log_q - before[0].coordinates[0]
+        held = Candidate.at(guess, "scanned")
+        solved = take(searched([problem], averages, [(0, held)], SOME, held=True), 0)
+        if not solved.residual <= max(LOOSE, tolerance(solved)):
+            continue
+        start = Candidate.of(solved, "scanned")
+        move = float(np.log(solved.step.overlaps.q) - log_q)
+        if before is not None and before[1] > 0 >= move:
+            share = before[1] / (before[1] - move)
+            ends = before[0].coordinates, start.coordinates
+            yield Candidate.at(ends[0] + share * (ends[1] - ends[0]), "scanned")
+        before = start, move

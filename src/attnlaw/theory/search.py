@@ -1,0 +1,69 @@
+"""Searches for fixed points: of which problem, from where, over how many Gaussian points."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
+from attnlaw.problem import Problem
+from attnlaw.theory.collapse import with_grouped_target
+from attnlaw.theory.kernel import Jobs, Solved, run
+from attnlaw.theory.starts import Candidate
+
+SCRAMBLES = 8
+TEST_FACTOR = 4
+JOBS = 3
+CHUNKS = 4
+
+
+class Averages:
+    """Gaussian points of one size; the first quarter of the first scramble explores.
+
+    Args:
+        pairs: K_eff.
+        count: points in a scramble.
+        seed: seed of the scrambles.
+    """
+
+    def __init__(self, pairs: int, count: int, seed: int) -> None:
+        self.count = count
+        self.flat = normal_points(pairs, count, SCRAMBLES, seed)
+        test = normal_points(pairs, TEST_FACTOR * count, SCRAMBLES, seed + 2**32)
+        size = min(LARGEST_CHUNK, count // CHUNKS)
+        self.fine, self.test = in_chunks(self.flat, size), in_chunks(test, size)
+
+
+def searched(
+    problems: list[Problem],
+    averages: Averages,
+    rows: list[tuple[int, Candidate]],
+    level: int,
+    *,
+    held: bool = False,
+) -> Solved:
+    """Searches from (problem, start), so many at a time that one program serves all."""
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *map(with_grouped_target, problems)
+    )
+    size = JOBS * len(problems)
+    parts = []
+    for first in range(0, len(rows), size):
+        own = rows[first : first + size]
+        padded = own + [own[-1]] * (size - len(own))
+        jobs = Jobs(
+            np.array([problem for problem, _ in padded]),
+            np.stack([start.coordinates for _, start in padded]),
+            np.stack([start.jacobian for _, start in padded]),
+            np.full(size, held),
+        )
+        solved = run(stacked, averages.fine, averages.test, jobs, len(own), level)
+        parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
+    joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return joined
+
+
+def take(record: Any, index: Any) -> Any:
+    """Rows of every array of a record."""
+    return jax.tree.map(lambda leaf: leaf[index], record)
