@@ -75,10 +75,12 @@ def refine_until(
     guess: FloatArray | None = None,
     progress: ProgressCallback = silent,
 ) -> Answer:
-    """The answer over as many points as the accuracy, and convergence, need."""
+    """The answer over as many points as the accuracy needs; given up when two sizes fail."""
+    failures = 0
     for count in point_counts(accuracy)[1:]:
         solution = answer.solution
-        if solution.converged and solution.integration_error <= accuracy:
+        failures = 0 if solution.converged else failures + 1
+        if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
             break
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
         progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))
