@@ -142,13 +142,14 @@ LONG = {
     ),
     "start": (
         "The start that led to the solution: informed (near the target), uninformed (near zero), "
-        "interpolating (Σ ∝ 1/λ̃), saturated (very large scores), continued (from a larger weight "
-        "decay), neighbour (in a curve), given, or collapsed for S = 0 (5.3)."
+        "interpolating (Σ ∝ 1/λ̃), scanned (along q), recovered (next to S0), continued (from a "
+        "larger weight decay), neighbour (in a curve), given, or collapsed for S = 0 (5.3)."
     ),
     "two_minima_fraction": (
-        "Share of Gaussian points whose proximal problem (3.1) has two minima. Both are tried and "
-        "the lower one is taken; where the fraction is not small the map is not smooth, and the "
-        "replica-symmetric solution itself may be unstable."
+        "Share of Gaussian points whose proximal problem (3.1) has two minima or more. Several are "
+        "tried and the lowest is taken; where the fraction is not small the map is not smooth, "
+        "the lowest may be missed at three tokens or more, and the replica-symmetric solution "
+        "itself may be unstable."
     ),
     "largest_jump": (
         "Largest change of (log q, atanh ρ, log Σ) under the map (3.2)–(4.1) when one Gaussian "

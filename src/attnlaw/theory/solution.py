@@ -48,7 +48,7 @@ class Solution:
         fixed_points_found: distinct fixed points reached from the different starts.
         start: the start whose fixed point has the lowest Φ.
         points: Gaussian points used in all.
-        two_minima_fraction: share of points where the proximal step has two minima.
+        two_minima_fraction: share of points where the proximal step has two minima or more.
     """
 
     problem: Problem
