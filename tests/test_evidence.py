@@ -87,7 +87,7 @@ def test_a_random_problem_that_fails_is_told_and_counted():
 
 @pytest.mark.slow
 def test_error_bars_cover():
-    found = coverage.measure("default", seeds=25, truth_points=2**16)
+    found = coverage.measure("default", seeds=25, truth_points=2**14)
     assert found["converged"]
     assert found["share"] >= 0.8
     assert 0.4 < found["root_mean_square"] < 1.6
