@@ -123,6 +123,7 @@ def test_single_repeat_has_no_standard_error(capsys):
     assert record["rows"][0]["difference"] is None
 
 
+@pytest.mark.slow
 def test_targets_from_files_and_power_laws(tmp_path, capsys, rng):
     factor = rng.normal(size=(30, 10))
     np.save(tmp_path / "matrix.npy", factor @ factor.T / 30)

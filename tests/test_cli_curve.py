@@ -94,6 +94,7 @@ def test_ranges(text, expected):
         ("alpha=nan:2:3", "START < STOP"),
         ("alpha=1:inf:3", "START < STOP"),
         ("alhpa=1:2:3", "did you mean alpha?"),
+        ("lamda=1:2:3", "did you mean weight_decay?"),
         ("=1:2:3", "unknown problem field"),
         ("exponent=1:2:3", "unknown problem field 'exponent' for MarchenkoPastur targets"),
         ("target=1:2:3", "curve must run over a number of the problem, got 'target'"),

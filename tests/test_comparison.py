@@ -40,6 +40,7 @@ def test_small_layers_lie_near_the_theory():
     assert row["q"].trained_std_error > 0
 
 
+@pytest.mark.slow
 def test_training_loss_of_theory_is_a_lower_bound_on_what_adam_reaches():
     from attnlaw import Adam
 

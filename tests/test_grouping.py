@@ -48,6 +48,7 @@ def test_atoms_keep_their_weights_when_sorted():
     assert shuffled.power == pytest.approx(0.9)
 
 
+@pytest.mark.slow
 def test_solution_hardly_depends_on_grouping(monkeypatch):
     from attnlaw.spectra import grouping
 

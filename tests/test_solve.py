@@ -278,6 +278,7 @@ def test_curve_passes_through_the_collapse():
     assert list(line.phase) == ["bulk", "bulk", "bulk", "collapsed", "collapsed"]
 
 
+@pytest.mark.slow
 def test_curve_takes_the_lower_of_two_solutions_on_both_sides():
     """Two fixed points coexist here; each point of the line has the lower Φ of the two."""
     problem = Problem(noise=0.7921).replace(
@@ -350,6 +351,7 @@ def test_jumps_are_reported_and_bound_the_residual():
     assert attnlaw.solve(DEFAULT, accuracy=3e-3).largest_jump == 0
 
 
+@pytest.mark.slow
 def test_integration_error_falls_faster_than_monte_carlo():
     """Error of the test error against points: the slope is near −0.9 (−1/2 for random points)."""
     from attnlaw.theory.line import solve_line

@@ -21,6 +21,7 @@ _FIELDS_OF_PARTS = {
     "penalty": ("weight_decay",),
 }
 ALIASES = {"alpha": "sample_ratio", "kappa": "width_ratio", "kappa0": "target_rank_ratio"}
+_OTHER_WORDS = {"lambda": "weight_decay", "delta": "noise", "beta0": "target_beta"}
 
 
 @partial(
@@ -135,8 +136,9 @@ class Problem:
                 f"unknown problem field {name!r} for {type(self.target).__name__} targets; "
                 f"known fields: {', '.join(known)}"
             )
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(known)}"
+        near = difflib.get_close_matches(name, [*known, *_OTHER_WORDS], n=1)
+        meant = _OTHER_WORDS.get(near[0], near[0]) if near else None
+        hint = f"did you mean {meant}?" if meant else f"known fields: {', '.join(known)}"
         raise ValueError(f"unknown problem field {name!r}; {hint}")
 
     def to_dict(self) -> dict[str, Any]:
