@@ -11,8 +11,9 @@ LOST, WILD = 3.0, 10.0
 PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
+PROBE_OVER_JUMPS, LONGEST_PROBE = 20.0, 0.2
 SECOND_PROBE = 5
-SMOOTH = 1e-7
+SMOOTH, ROUGH = 1e-7, 3e-4
 SHORT_RUN, LONG_RUN = 12, 30
 
 
@@ -77,7 +78,7 @@ def fixed_point(
     again, which helps where the unknowns are bound to a narrow valley that plain iterations keep
     to; at the third the step from the best point is cut to a quarter; the fifth measures over a
     longer difference, more cuts follow, and the ninth gives up. A residual below the jumps of G is
-    as good as any after the first failure.
+    as good as any after the first failure, and at once where the jumps are large.
 
     Args:
         function: G, of an array of n numbers.
@@ -174,7 +175,8 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
     size, failures = move.shape[0], state.failures
     complete = state.column == size
     over = (state.best_residual <= limits.tolerance) | (failures >= MOST_FAILURES)
-    over = over | ((failures > 0) & (state.best_residual <= state.best_jumps))
+    drowned = (failures > 0) | (state.best_jumps > ROUGH)
+    over = over | (drowned & (state.best_residual <= state.best_jumps))
     over = over | (state.count >= limits.evaluations)
     ending = state.ending | (seen.searching & over)
 
@@ -206,7 +208,8 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
 
 def _probe(state: _State) -> Any:
     """Length of the differences by which the Jacobian is measured; longer where G jumps."""
-    across = jnp.where(state.failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
+    least = jnp.where(state.failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
+    across = jnp.clip(PROBE_OVER_JUMPS * state.best_jumps, least, LONGEST_PROBE)
     return jnp.where(state.best_jumps > SMOOTH, across, SMOOTH_PROBE)
 
 

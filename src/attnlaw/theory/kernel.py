@@ -80,8 +80,8 @@ def run(
         jobs: arrays of one length, which with the other shapes decides what is compiled.
         count: jobs to do; the answers of the others mean nothing.
         level: average over ALL points; over SOME, the first chunk of every scramble; or over FEW,
-            a quarter of the first scramble, with the Jacobian measured at the end. The observables
-            are computed over ALL only.
+            a quarter of the first scramble. Over ALL the observables are computed at the end,
+            over fewer points the Jacobian is measured there.
     """
     scrambles, chunks = points.shape[:2]
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
@@ -103,7 +103,7 @@ def run(
             job.jacobian,
             tolerance=INNER_TOLERANCE,
             max_evaluations=jnp.where(index < count, MAX_EVALUATIONS, 0),
-            measure_jacobian=level == FEW,
+            measure_jacobian=level != ALL,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail
         wanted = (index < count) & (level == ALL)

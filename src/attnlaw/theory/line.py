@@ -10,7 +10,7 @@ from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import Collapse, compiled_collapse, with_grouped_target
-from attnlaw.theory.kernel import ALL, FEW, Solved
+from attnlaw.theory.kernel import ALL, FEW, SOME, Solved
 from attnlaw.theory.rescue import rescue_starts, sought_further
 from attnlaw.theory.search import Averages, searched, take
 from attnlaw.theory.solution import Solution
@@ -19,6 +19,7 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 FloatArray = NDArray[np.float64]
 
 MOST_SPREADS = 10
+ROUGH = 1e-3
 
 
 class Answer(NamedTuple):
@@ -49,11 +50,24 @@ def solve_line(
         candidate if candidate.settled else sought_further(problem, averages, candidate)
         for problem, candidate in zip(problems, explorer.best, strict=True)
     ]
+    best = _closer(problems, averages, best)
     answers = refined(problems, averages, best, collapses)
     return [
         answer if answer.solution.converged else _rescued(problem, averages, answer, flat)
         for problem, answer, flat in zip(problems, answers, collapses, strict=True)
     ]
+
+
+def _closer(problems: list[Problem], averages: Averages, best: list[Candidate]) -> list[Candidate]:
+    """The candidates, those known only roughly because of jumps sought over some more points."""
+    rough = [index for index, candidate in enumerate(best) if candidate.tolerance > ROUGH]
+    if rough:
+        solved = searched(problems, averages, [(index, best[index]) for index in rough], SOME)
+        for place, index in enumerate(rough):
+            known = best[index]
+            found = Candidate.of(take(solved, place), known.start)._replace(found=known.found)
+            best[index] = found if found.alive else known
+    return best
 
 
 def refined(
