@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlaw.records import Conjugates, Overlaps
-from attnlaw.spectra.free_convolution import upper_integrals
+from attnlaw.spectra.free_convolution import UpperIntegrals, lower_integrals, upper_integrals
+
+NEARLY_ALIGNED = 1e-3
 
 
 class SpectralParameters(NamedTuple):
@@ -47,13 +49,12 @@ class EigenThreshold:
         """q = η² J, m = η [J − (δ/2)∂_δJ − (ε/2)∂_εJ], Σ = ∂_δJ/(2δΣ̂); (4.1)."""
         parameters = self.parameters(conjugates, decay)
         scale, noise_level, threshold = parameters
-        upper = upper_integrals(law, noise_level, threshold)
-        by_noise = noise_level * upper.noise_derivative / 2
-        by_threshold = threshold * upper.threshold_derivative / 2
+        upper, misalignment = _integrals(law, noise_level, threshold)
         overlaps = Overlaps(
             scale**2 * upper.second,
-            scale * (upper.second - by_noise - by_threshold),
+            scale * _target_overlap(upper, noise_level, threshold),
             upper.noise_derivative / (2 * noise_level * conjugates.sigma_hat),
+            misalignment,
         )
         free_energy = conjugates.m_hat**2 / (4 * conjugates.sigma_hat) * upper.second
         trace = -scale * upper.threshold_derivative / 2
@@ -64,3 +65,39 @@ class EigenThreshold:
         values, frame = jnp.linalg.eigh(matrix)
         kept = jax.nn.relu(values - 2 * decay) / conjugates_sigma
         return (frame * kept) @ frame.T
+
+
+def _target_overlap(integrals: Any, noise_level: Any, threshold: Any) -> Any:
+    """J − (δ/2)∂_δJ − (ε/2)∂_εJ."""
+    by_noise = noise_level * integrals.noise_derivative / 2
+    by_threshold = threshold * integrals.threshold_derivative / 2
+    return integrals.second - by_noise - by_threshold
+
+
+def _integrals(law: Any, noise_level: Any, threshold: Any) -> tuple[UpperIntegrals, Any]:
+    """Integrals above ε, and 1 − ρ² with relative accuracy.
+
+    With M the mean of the target, J₋ the integral below ε and B = (δ/2)∂_δJ₋ + (ε/2)∂_εJ₋ − J₋,
+    J = Q0 + δ² + ε² − 2εM − J₋, m/η = Q0 − εM + B and
+    Q0 J − (m/η)² = Q0 (δ² + ε² − J₋ − 2B) − (εM − B)²: nothing of order one cancels.
+    """
+    upper = upper_integrals(law, noise_level, threshold)
+    power, mean = law.power, law.mean
+    aligned = _target_overlap(upper, noise_level, threshold) ** 2
+    misalignment = jnp.where(upper.second > 0, 1 - aligned / (power * upper.second), 1.0)
+
+    def from_below() -> tuple[UpperIntegrals, Any]:
+        lower = lower_integrals(law, noise_level, threshold)
+        rest = -_target_overlap(lower, noise_level, threshold)
+        whole = UpperIntegrals(
+            power + noise_level**2 + threshold**2 - 2 * threshold * mean - lower.second,
+            2 * noise_level - lower.noise_derivative,
+            2 * threshold - 2 * mean - lower.threshold_derivative,
+            1 - lower.mass,
+            upper.right_edge,
+        )
+        small = noise_level**2 + threshold**2 - lower.second - 2 * rest
+        gap = power * small - (threshold * mean - rest) ** 2
+        return whole, gap / (power * whole.second)
+
+    return jax.lax.cond(misalignment < NEARLY_ALIGNED, from_below, lambda: (upper, misalignment))

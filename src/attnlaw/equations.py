@@ -12,12 +12,13 @@ from attnlaw.channels.channel import (
     channel_averages,
     conjugates,
 )
+from attnlaw.channels.scores import ScoreLaw
 from attnlaw.denoisers import EigenThreshold, MatrixSide
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
 FLOOR = 1e-14
-SHORT_OF_ONE = 1 - 1e-10
+LEAST_MISALIGNMENT = 1e-30
 
 
 class Step(NamedTuple):
@@ -50,8 +51,9 @@ def state_evolution(
         used: how many scrambles and chunks to average over, all when not given.
     """
     used = Used.all_of(points) if used is None else used
+    law = ScoreLaw.of(overlaps, problem.target_power, problem.noise)
     scrambles, jump = channel_averages(
-        problem.attention, problem.loss, overlaps, problem.score_variance, points, used
+        problem.attention, problem.loss, law, overlaps.sigma, points, used
     )
     channel = jax.tree.map(lambda row: jnp.sum(row) / used.scrambles, scrambles)
     hats = _hats(problem, channel.gradient_square, channel.divergence, channel.alignment)
@@ -105,7 +107,7 @@ def largest_jump(problem: Problem, step: Step) -> Any:
 
 def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
     """Φ(q, m, Σ, q̂, m̂, Σ̂) of (4.2), with the conjugates and 𝓜 of `step`."""
-    q, m, sigma = overlaps
+    q, m, sigma, _ = overlaps
     q_hat, m_hat, sigma_hat = step.conjugates
     coupling = (q_hat * sigma + 2 * m_hat * m - sigma_hat * q) / 4
     return coupling + problem.sample_ratio * step.channel.moreau - step.matrix.free_energy
@@ -113,26 +115,50 @@ def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
 
 def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any, Any]:
     """Test errors with noisy and with noiseless labels over points (2, K_eff, N); (4.4)."""
-    attention = problem.attention
-    noisy = attention_error(attention, overlaps, problem.score_variance, points)
-    return noisy, attention_error(attention, overlaps, problem.target_power, points)
+    attention, power = problem.attention, problem.target_power
+    noisy, clean = (ScoreLaw.of(overlaps, power, noise) for noise in (problem.noise, 0.0))
+    return attention_error(attention, noisy, points), attention_error(attention, clean, points)
 
 
 def to_coordinates(problem: Problem, overlaps: Overlaps) -> Any:
-    """(log q, atanh ρ, log Σ), ρ = (1 − 10⁻¹⁰) m/√(q Q0): of order one over decades of λ.
+    """(k log(q/(r² Q0)), atanh ρ, log Σ), ρ = m/√(q Q0): of order one over decades of λ.
 
-    The factor keeps atanh ρ below 12.2, where rounding of q and m would drown it.
+    k is the inverse of √(1 − ρ² Q0/(Q0 + Δ/2)), the share of the noisy target scores that the
+    layer's scores leave undetermined. Where noiseless labels bring ρ within 10⁻¹⁰ of 1, the test
+    error hangs on the scale of S to that precision, and k measures the scale in that unit.
     """
-    rho = SHORT_OF_ONE * overlaps.m / jnp.sqrt(overlaps.q * problem.target_power)
-    rho = jnp.clip(rho, -SHORT_OF_ONE, SHORT_OF_ONE)
-    return jnp.stack([jnp.log(overlaps.q), jnp.arctanh(rho), jnp.log(overlaps.sigma)])
+    return stretched(problem, plain_coordinates(problem, overlaps))
 
 
 def from_coordinates(problem: Problem, coordinates: Any) -> Overlaps:
     """Inverse of `to_coordinates`."""
-    q, sigma = jnp.exp(coordinates[0]), jnp.exp(coordinates[2])
-    rho = jnp.clip(jnp.tanh(coordinates[1]) / SHORT_OF_ONE, -1.0, 1.0)
-    return Overlaps(q, rho * jnp.sqrt(q * problem.target_power), sigma)
+    power, angle = problem.target_power, coordinates[1]
+    scale = coordinates[0] / _sharpness(problem, angle)
+    q = problem.scale_of_target**2 * power * jnp.exp(scale)
+    m = jnp.tanh(angle) * jnp.sqrt(q * power)
+    return Overlaps(q, m, jnp.exp(coordinates[2]), 1 / jnp.cosh(angle) ** 2)
+
+
+def plain_coordinates(problem: Problem, overlaps: Overlaps) -> Any:
+    """(log(q/(r² Q0)), atanh ρ, log Σ)."""
+    q, m, sigma, misalignment = overlaps
+    power = problem.target_power
+    rho = jnp.clip(m / jnp.sqrt(q * power), -1.0, 1.0)
+    if misalignment is None:
+        misalignment = 1 - rho**2
+    least = jnp.maximum(misalignment, LEAST_MISALIGNMENT)
+    angle = jnp.sign(rho) * (jnp.log1p(jnp.abs(rho)) - jnp.log(least) / 2)
+    return jnp.stack([jnp.log(q / (problem.scale_of_target**2 * power)), angle, jnp.log(sigma)])
+
+
+def stretched(problem: Problem, plain: Any) -> Any:
+    """The coordinates from the plain ones: log q times k."""
+    return plain.at[0].multiply(_sharpness(problem, plain[1]))
+
+
+def _sharpness(problem: Problem, angle: Any) -> Any:
+    undetermined = problem.noise / 2 + problem.target_power / jnp.cosh(angle) ** 2
+    return jnp.sqrt(problem.score_variance / undetermined)
 
 
 def is_collapsed(problem: Problem, overlaps: Overlaps) -> Any:
@@ -150,4 +176,6 @@ def _hats(problem: Problem, square: Any, divergence: Any, alignment: Any) -> Con
 
 def _floored(problem: Problem, overlaps: Overlaps) -> Overlaps:
     least = FLOOR * problem.target_power
-    return Overlaps(jnp.maximum(overlaps.q, least), overlaps.m, jnp.maximum(overlaps.sigma, FLOOR))
+    return overlaps._replace(
+        q=jnp.maximum(overlaps.q, least), sigma=jnp.maximum(overlaps.sigma, FLOOR)
+    )

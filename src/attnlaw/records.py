@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 class Overlaps(NamedTuple):
     """Order parameters of the learned map S.
 
-    q = Tr S²/d, m = Tr S S0/d, sigma = Σ the response of the scores.
+    q = Tr S²/d, m = Tr S S0/d, sigma = Σ the response of the scores; misalignment = 1 − ρ²,
+    ρ = m/√(q Q0), where it is known better than from the rounded q and m.
     """
 
     q: Any
     m: Any
     sigma: Any
+    misalignment: Any = None
 
 
 class Conjugates(NamedTuple):

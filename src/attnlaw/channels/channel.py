@@ -8,10 +8,9 @@ import jax.numpy as jnp
 from attnlaw.channels.curvature import Derivatives, loss_derivatives
 from attnlaw.channels.lowest import lowest_minima
 from attnlaw.channels.prox import solve_symmetric
+from attnlaw.channels.scores import ScoreLaw
 from attnlaw.losses import SquareLoss
-from attnlaw.records import Conjugates, Overlaps
-
-ROUNDING = 1e-18
+from attnlaw.records import Conjugates
 
 
 class Proximal(NamedTuple):
@@ -66,22 +65,15 @@ class Used(NamedTuple):
         return cls(*points.shape[:2])
 
 
-def correlated_scores(overlaps: Overlaps, target_variance: Any, points: Any) -> tuple[Any, Any]:
-    """(z0, ω) of (1.6) from standard normal points (2, K, N)."""
-    spread = jnp.sqrt(target_variance)
-    slope = overlaps.m / spread
-    return spread * points[0], slope * points[0] + _free_part(overlaps, target_variance) * points[1]
-
-
 def channel_averages(
-    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any, used: Used
+    attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any, used: Used
 ) -> tuple[ChannelAverages, Jump]:
     """Averages of the channel at (q, m, Σ), and the largest jump of their mean by one point.
 
     Args:
         attention, loss: the channel.
-        overlaps: q, m, Σ.
-        target_variance: Q0 + Δ/2.
+        law: of the scores at q, m.
+        sigma: Σ.
         points: standard normal points (scrambles, chunks, 2, K_eff, B).
         used: scrambles and chunks to use; the averages of the other scrambles are zero.
     """
@@ -89,7 +81,7 @@ def channel_averages(
 
     def one(index: Any) -> tuple[ChannelAverages, Jump]:
         own = held[index // used.chunks, index % used.chunks]
-        return _chunk_averages(attention, loss, overlaps, target_variance, own)
+        return _chunk_averages(attention, loss, law, sigma, own)
 
     shape, jump_shape = jax.eval_shape(one, 0)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(points.shape[0], leaf.dtype), shape)
@@ -118,7 +110,7 @@ def conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) 
 
 
 def _chunk_averages(
-    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+    attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any
 ) -> tuple[ChannelAverages, Jump]:
     """Averages over one chunk, and its largest jump.
 
@@ -126,11 +118,9 @@ def _chunk_averages(
     and by Stein's lemma (3.3), which counts jumps too, beyond; the two have the same mean, the
     first less noise, and the passage between them is smooth. D_0 follows by Stein's lemma.
     """
-    sigma = overlaps.sigma
     smooth = _smooth_share(sigma * attention.beta**2)
-    best, other, apart = _proximal_points(attention, loss, overlaps, target_variance, points)
-    spread, free = jnp.sqrt(target_variance), _free_part(overlaps, target_variance)
-    slope = overlaps.m / spread
+    best, other, apart = _proximal_points(attention, loss, law, sigma, points)
+    spread, slope, free = law
 
     def moments(g: Any) -> Any:
         """|g|², D_ω by Stein's lemma, and g·ζ0/√variance, point by point."""
@@ -157,16 +147,14 @@ def _chunk_averages(
     return averages, Jump(jump[0], jump[1], jump[2] - slope / spread * jump[1], size[worst])
 
 
-def attention_error(attention: Any, overlaps: Overlaps, target_variance: Any, points: Any) -> Any:
-    """E Σ_ab (Y(z0) − A(ω))²_ab at (q, m); (4.4)."""
-    return mean_loss(attention, SquareLoss(), overlaps, target_variance, points)
+def attention_error(attention: Any, law: ScoreLaw, points: Any) -> Any:
+    """E Σ_ab (Y(z0) − A(ω))²_ab; (4.4)."""
+    return mean_loss(attention, SquareLoss(), law, points)
 
 
-def mean_loss(
-    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
-) -> Any:
-    """E ℓ(Y(z0), A(ω)) at (q, m), of a map that does not depend on the sequence."""
-    z0, omega = correlated_scores(overlaps, target_variance, points)
+def mean_loss(attention: Any, loss: Any, law: ScoreLaw, points: Any) -> Any:
+    """E ℓ(Y(z0), A(ω)) of a map that does not depend on the sequence."""
+    z0, omega = law.scores(points)
     labels = attention.labels(attention.scores(z0))
     return jnp.mean(loss(labels, attention.weights(attention.scores(omega))))
 
@@ -190,21 +178,16 @@ def _mean_derivative(best: Proximal, sigma: Any, share: Any) -> Any:
     return jax.lax.cond(share > 0, mean, lambda: jnp.zeros(()))
 
 
-def _free_part(overlaps: Overlaps, target_variance: Any) -> Any:
-    free = overlaps.q - overlaps.m**2 / target_variance
-    return jnp.sqrt(jnp.maximum(free, ROUNDING * overlaps.q))
-
-
 def _proximal_points(
-    attention: Any, loss: Any, overlaps: Overlaps, target_variance: Any, points: Any
+    attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any
 ) -> tuple[Proximal, Any, Any]:
     """The lower minimum of each proximal step, g at the higher one, and where they are two.
 
     Where the proximal step certainly has a single minimum, only the start ω is followed.
     """
-    z0, omega = correlated_scores(overlaps, target_variance, points)
+    z0, omega = law.scores(points)
     labels = attention.labels(attention.scores(z0))
-    sigma, steepness = overlaps.sigma, overlaps.sigma * attention.beta**2
+    steepness = sigma * attention.beta**2
     unit = jnp.eye(omega.shape[0])[:, :, None]
 
     def objective(own: tuple[Any, Any], y: Any) -> Derivatives:

@@ -20,6 +20,15 @@ _BISECTIONS = 60
 _DESCENT = 50
 
 
+class LowerIntegrals(NamedTuple):
+    """J₋ = ∫_{x<ε} (x − ε)² μ_δ(dx), ∂J₋/∂δ, ∂J₋/∂ε and μ_δ((−∞, ε))."""
+
+    second: Any
+    noise_derivative: Any
+    threshold_derivative: Any
+    mass: Any
+
+
 class UpperIntegrals(NamedTuple):
     """Integrals of μ_δ above ε: J, ∂J/∂δ, ∂J/∂ε, F̄ = μ_δ((ε, ∞)), and the right edge."""
 
@@ -91,23 +100,44 @@ def upper_integrals(
     edge = subordination(law, noise_level, edge_point + 0j).real
     start = boundary_point(law, noise_level, threshold, edge + noise_level + jnp.abs(threshold))
     end = edge_point + jnp.abs(edge_point - start) / 2
+    above = _along_half_circle(law, noise_level, threshold, (start, end), -1, levels, order)
+    here = jax.tree.map(lambda value: jnp.where(threshold < edge, -value, 0.0), above)
+    return UpperIntegrals(*here, right_edge=edge)
+
+
+def lower_integrals(
+    law: Any, noise_level: Any, threshold: Any, levels: int = 26, order: int = 16
+) -> LowerIntegrals:
+    """The same below ε ≥ 0, with relative accuracy where J is almost ∫ (x − ε)² μ_δ(dx).
+
+    A law with no negative eigenvalue has −g0′(−δ) ≤ 1/δ², so that H(−δ) lies left of μ_δ.
+    """
+    start = boundary_point(law, noise_level, threshold, 2 * noise_level + threshold)
+    end = -noise_level - jnp.abs(start + noise_level) / 2
+    return _along_half_circle(law, noise_level, threshold, (start, end), 1, levels, order)
+
+
+def _along_half_circle(
+    law: Any, noise_level: Any, threshold: Any, ends: Any, side: int, levels: int, order: int
+) -> LowerIntegrals:
+    """(1/π) Im ∫ of z²g, 2δzg², −2zg and g, z measured from ε; to the right for `side` −1."""
+    start, end = ends
     angles, weights = graded_half_circle(levels, order)
     radius = (end - start) / 2
-    turn = jnp.exp(-1j * angles)
+    turn = jnp.exp(side * 1j * angles)
     w = start + radius * (1 - turn)
     g, slope = law.cauchy_pair(w)
     z = w + noise_level**2 * g - threshold
-    dz = (1 + noise_level**2 * slope) * (1j * radius * turn * weights)
+    dz = -(1 + noise_level**2 * slope) * (side * 1j * radius * turn * weights)
 
     def integral(values: Any) -> Any:
-        return jnp.where(threshold < edge, jnp.sum(values * dz).imag / jnp.pi, 0.0)
+        return jnp.sum(values * dz).imag / jnp.pi
 
-    return UpperIntegrals(
-        second=-integral(z * z * g),
-        noise_derivative=-2 * noise_level * integral(z * g * g),
-        threshold_derivative=2 * integral(z * g),
-        mass=-integral(g),
-        right_edge=edge,
+    return LowerIntegrals(
+        second=integral(z * z * g),
+        noise_derivative=2 * noise_level * integral(z * g * g),
+        threshold_derivative=-2 * integral(z * g),
+        mass=integral(g),
     )
 
 

@@ -1,5 +1,6 @@
 """From the raw answers of the scrambles to a `Solution` with its evidence."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,28 +19,23 @@ FloatArray = NDArray[np.float64]
 SMALL_SAMPLE = 1.2166
 # share of the bound by which sampling may put Φ above it
 ABOVE = 0.02
+UNCERTAIN = 0.5
 
 
 def live_solution(
     problem: Problem, solved: Solved, found: int, start: str, count: int, bound: float
 ) -> Solution:
     """The solution S ≠ 0; not converged where Φ lies above the `bound` that simple maps attain."""
-    residual, allowed = float(solved.residual), float(tolerance(solved))
-    loss, reason = float(solved.train_loss), None
-    if residual > allowed:
-        told = f"residual {residual:.2e} above {allowed:.1e}"
-        reason = f"{told} after {int(solved.iterations)} evaluations"
-    elif not -ABOVE * bound <= loss <= (1 + ABOVE) * bound:
-        reason = (
-            f"a fixed point with train_loss {loss:.3g}, but S = 0 or the target itself has "
-            f"{bound:.3g}; the minimum was not found"
-        )
-    return _assembled(
+    rows = observed(problem, solved)
+    scrambles = {name: own[:-1] for name, own in rows.items()}
+    left_over = {name: float(own[-1]) for name, own in rows.items()}
+    solution = _assembled(
         problem,
-        observed(problem, solved),
-        converged=reason is None,
-        reason=reason,
-        residual=residual,
+        scrambles,
+        left_over,
+        converged=True,
+        reason=None,
+        residual=float(solved.residual),
         largest_jump=float(solved.jump),
         iterations=int(solved.iterations),
         fixed_points_found=found,
@@ -47,6 +43,24 @@ def live_solution(
         points=solved.step.scrambles.loss.size * count,
         two_minima_fraction=float(solved.step.channel.two_minima),
     )
+    reason = _reason_against(solution, float(tolerance(solved)), bound)
+    return replace(solution, converged=reason is None, reason=reason)
+
+
+def _reason_against(solution: Solution, allowed: float, bound: float) -> str | None:
+    """Why this is not an answer."""
+    loss, error = solution.train_loss, solution.integration_error
+    if not solution.residual <= allowed:
+        told = f"residual {solution.residual:.2e} above {allowed:.1e}"
+        return f"{told} after {solution.iterations} evaluations"
+    if not -ABOVE * bound <= loss <= (1 + ABOVE) * bound:
+        return (
+            f"a fixed point with train_loss {loss:.3g}, but S = 0 or the target itself has "
+            f"{bound:.3g}; the minimum was not found"
+        )
+    if not error <= UNCERTAIN:
+        return f"test_error is uncertain by {100 * error:.0f} %"
+    return None
 
 
 def collapsed_solution(
@@ -62,11 +76,13 @@ def collapsed_solution(
         "test_error": noisy,
         "test_error_clean": clean,
         **dict.fromkeys(("q", "m", "sigma", "trace", "rank_ratio"), nothing),
+        "misalignment": nothing + 1,
         **{name: np.asarray(value) for name, value in flat.conjugates._asdict().items()},
     }
     return _assembled(
         problem,
         values,
+        {},
         converged=True,
         reason=None,
         residual=0.0,
@@ -79,12 +95,23 @@ def collapsed_solution(
     )
 
 
-def _assembled(problem: Problem, values: dict[str, FloatArray], **evidence: Any) -> Solution:
+def _standard_error(own: FloatArray, moved: float | None) -> float:
+    """Of the mean over scrambles, and how far the rest of the residual may move it."""
+    scatter = np.std(own, ddof=1) / np.sqrt(len(own))
+    return float(scatter if moved is None else np.hypot(scatter, moved - np.mean(own)))
+
+
+def _assembled(
+    problem: Problem,
+    values: dict[str, FloatArray],
+    left_over: dict[str, float],
+    **evidence: Any,
+) -> Solution:
     means = {name: float(np.mean(own)) for name, own in values.items()}
-    errors = {name: float(np.std(own, ddof=1) / np.sqrt(len(own))) for name, own in values.items()}
+    errors = {name: _standard_error(own, left_over.get(name)) for name, own in values.items()}
     return Solution(
         problem=problem,
-        overlaps=Overlaps(means["q"], means["m"], means["sigma"]),
+        overlaps=Overlaps(*(means[name] for name in Overlaps._fields)),
         conjugates=Conjugates(means["q_hat"], means["m_hat"], means["sigma_hat"]),
         train_loss=means["train_loss"],
         train_error=means["train_error"],

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlaw.channels.channel import conjugates, mean_loss, zero_map_averages
+from attnlaw.channels.scores import ScoreLaw
 from attnlaw.numerics.gaussian import normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
@@ -43,8 +44,8 @@ def collapse(problem: Problem, points: Any) -> Collapse:
     point = right_edge_point(problem.target, noise_level)
     edge = subordination(problem.target, noise_level, point + 0j).real
     ratio, power = problem.scale_of_target, problem.target_power
-    copy = Overlaps(ratio**2 * power, ratio * power, 0.0)
-    copy_loss = mean_loss(attention, problem.loss, copy, variance, points)
+    copy = ScoreLaw.of(Overlaps(ratio**2 * power, ratio * power, 0.0, 0.0), power, problem.noise)
+    copy_loss = mean_loss(attention, problem.loss, copy, points)
     penalty = problem.weight_decay_scaled * ratio * problem.target.mean
     bound = jnp.minimum(averages.loss, copy_loss + penalty / problem.sample_ratio)
     return Collapse(hats, averages.loss, hats.m_hat / 2 * edge, problem.sample_ratio * bound)

@@ -4,8 +4,10 @@ The solution x* is the fixed point of the map averaged over all scrambles. Scram
 the conjugates by δ_s at fixed x, hence the map by M δ_s with M the response of the matrix side,
 hence its own fixed point by δx_s = −J⁻¹ M δ_s, J the Jacobian of G(x) − x, and with it every
 observable, to first order. The δ_s sum to zero, so the mean over scrambles is the value at x*.
+What is left of the residual, f, moves x* by −J⁻¹ f in the same way.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,9 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.denoisers import MatrixSide
-from attnlaw.equations import Step, from_coordinates, matrix_sides, test_errors, to_coordinates
+from attnlaw.equations import (
+    Step,
+    from_coordinates,
+    matrix_sides,
+    plain_coordinates,
+    stretched,
+    test_errors,
+    to_coordinates,
+)
 from attnlaw.problem import Problem
-from attnlaw.records import Conjugates
+from attnlaw.records import Conjugates, Overlaps
 
 FloatArray = NDArray[np.float64]
 
@@ -26,14 +36,18 @@ DIFFERENCE = 1e-4
 class Probes(NamedTuple):
     """What the scatter between scrambles is computed from, at the solution and beside it.
 
-    coordinates (4, 3), trace (4) and rank_ratio (4) of the matrix side at the conjugates and with
-    each of their logarithms shifted; errors (R, 2): noisy and clean test error of each scramble;
-    shifted_errors (3, 2): their means over some points, at x*, with log q and with atanh ρ shifted.
+    plain (4, 3) coordinates, trace (4) and rank_ratio (4) of the matrix side at the conjugates
+    and with each of their logarithms shifted; stretch (3, 3): derivative of the coordinates in the
+    plain ones; overlaps_slope (4, 3): derivative of (q, m, Σ, 1 − ρ²) in the coordinates; errors
+    (R, 2): noisy and clean test error of each scramble; shifted_errors (3, 2): their means over
+    some points, at x*, with its first and with its second coordinate shifted.
     """
 
-    coordinates: Any
+    plain: Any
     trace: Any
     rank_ratio: Any
+    stretch: Any
+    overlaps_slope: Any
     errors: Any
     shifted_errors: Any
 
@@ -51,9 +65,30 @@ def probe(problem: Problem, x: Any, step: Step, test_points: Any, wanted: Any) -
     shifts = jnp.concatenate([jnp.zeros((1, 3)), DIFFERENCE * jnp.eye(3)])
     rows = Conjugates(*(jnp.stack(step.conjugates) * jnp.exp(shifts)).T)
     sides: MatrixSide = matrix_sides(problem, rows, jnp.where(wanted, 4, 0))
-    coordinates = jax.vmap(lambda overlaps: to_coordinates(problem, overlaps))(sides.overlaps)
+    here = from_coordinates(problem, x)
     errors, shifted = _test_errors(problem, x, test_points, wanted)
-    return Probes(coordinates, sides.trace, sides.rank_ratio, errors, shifted)
+    return Probes(
+        plain=_plain(problem, sides),
+        trace=sides.trace,
+        rank_ratio=sides.rank_ratio,
+        stretch=jax.jacfwd(partial(stretched, problem))(plain_coordinates(problem, here)),
+        overlaps_slope=jax.jacfwd(lambda y: jnp.stack(from_coordinates(problem, y)))(x),
+        errors=errors,
+        shifted_errors=shifted,
+    )
+
+
+def _plain(problem: Problem, sides: MatrixSide) -> Any:
+    """Plain coordinates up to a constant, log q as 2 log η + log J.
+
+    Where the scale of S matters to 10⁻⁹, η and J must be told apart: η changes by as much as the
+    conjugates do, J much less.
+    """
+    scale = sides.parameters.scale
+    second = sides.overlaps.q / scale**2
+    plain = jax.vmap(partial(plain_coordinates, problem))(sides.overlaps)
+    hats = 2 * DIFFERENCE * jnp.array([0.0, 0.0, 1.0, -1.0])
+    return plain.at[:, 0].set(hats + jnp.log(second))
 
 
 def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[Any, Any]:
@@ -82,30 +117,31 @@ def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[An
 
 
 def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
-    """Observables at the solution (4.2)–(4.4), one entry a scramble.
+    """Observables at the solution (4.2)–(4.4), one entry a scramble, then where the residual leads.
 
     Args:
         problem: the problem.
         solved: the solver's answer, in NumPy arrays.
     """
-    x, step, probes = solved.coordinates, solved.step, solved.probes
-    response = _slopes(probes.coordinates).T
-    moves = -_solution(solved.jacobian, response @ _relative_changes(step))
-    hat_moves = _solution(response, moves)
-    q, m, sigma = solved.overlaps
-    along = (q * problem.target_power) ** 0.5 / np.cosh(x[1]) ** 2
+    step, probes = solved.step, solved.probes
+    response = _slopes(probes.plain).T
+    left_over = np.asarray(to_coordinates(problem, step.overlaps)) - solved.coordinates
+    pushes = np.column_stack([probes.stretch @ response @ _relative_changes(step), left_over])
+    moves = -_solution(solved.jacobian, pushes)
+    hat_moves = _solution(response, _solution(probes.stretch, moves))
+    overlaps = np.stack(solved.overlaps)[:, None] + probes.overlaps_slope @ moves
     loss_moves = problem.sample_ratio * (step.scrambles.moreau - step.channel.moreau)
+    loss_moves = np.append(loss_moves, 0.0)
     trace_moves = _slopes(probes.trace) @ hat_moves
     # (4.3) holds along the moves
     fit_moves = (loss_moves - problem.weight_decay_scaled * trace_moves) / problem.sample_ratio
-    errors = probes.errors + (_slopes(probes.shifted_errors).T @ moves[:2]).T
+    errors = np.vstack([probes.errors, probes.errors.mean(axis=0)])
+    errors = errors + (_slopes(probes.shifted_errors).T @ moves[:2]).T
     q_hat, m_hat, sigma_hat = (
         hat * (1 + move) for hat, move in zip(step.conjugates, hat_moves, strict=True)
     )
     return {
-        "q": q * (1 + moves[0]),
-        "m": m * (1 + moves[0] / 2) + along * moves[1],
-        "sigma": sigma * (1 + moves[2]),
+        **dict(zip(Overlaps._fields, overlaps, strict=True)),
         "q_hat": q_hat,
         "m_hat": m_hat,
         "sigma_hat": sigma_hat,

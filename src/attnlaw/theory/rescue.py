@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.equations import to_coordinates
 from attnlaw.problem import Problem
 from attnlaw.theory.kernel import FEW, SOME, tolerance
 from attnlaw.theory.search import Averages, searched, take
@@ -13,7 +14,7 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest, recovered_
 FloatArray = NDArray[np.float64]
 
 DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
-LOG_Q_BELOW, LOG_Q_ABOVE = 2.0, 12.0
+SCAN_FROM, SCAN_TO = -2.0, 12.0
 SCAN_POINTS = 15
 LOOSE = 0.05
 
@@ -57,25 +58,23 @@ def _scanned(problem: Problem, averages: Averages) -> Candidate | None:
 
 
 def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
-    """Where the map keeps log q, found along a grid of log q with the other unknowns solved for.
+    """Where the map keeps the scale of S, found along a grid of it with the rest solved for.
 
     A search can be caught where the map moves little and yet has no fixed point; along the grid
-    the sign of its move of log q tells.
+    the sign of its move of the scale tells.
     """
-    ratio = problem.scale_of_target
-    centre = np.log(problem.target_power * ratio**2)
     start = cold_candidates(problem)[0]
     before: tuple[Candidate, float] | None = None
-    for log_q in np.linspace(centre - LOG_Q_BELOW, centre + LOG_Q_ABOVE, SCAN_POINTS):
-        guess = np.array([log_q, *start.coordinates[1:]])
+    for scale in np.linspace(SCAN_FROM, SCAN_TO, SCAN_POINTS):
+        guess = np.array([scale, *start.coordinates[1:]])
         if before is not None:
-            guess[2] += log_q - before[0].coordinates[0]
+            guess[2] += scale - before[0].coordinates[0]
         held = Candidate.at(guess, "scanned")
         solved = take(searched([problem], averages, [(0, held)], SOME, held=True), 0)
         if not solved.residual <= max(LOOSE, tolerance(solved)):
             continue
         start = Candidate.of(solved, "scanned")
-        move = float(np.log(solved.step.overlaps.q) - log_q)
+        move = float(to_coordinates(problem, solved.step.overlaps)[0] - scale)
         if before is not None and before[1] > 0 >= move:
             share = before[1] / (before[1] - move)
             ends = before[0].coordinates, start.coordinates

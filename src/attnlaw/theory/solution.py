@@ -30,7 +30,7 @@ class Solution:
 
     Attributes:
         problem: what was solved.
-        overlaps: q = Tr S²/d, m = Tr S S0/d, Σ.
+        overlaps: q = Tr S²/d, m = Tr S S0/d, Σ, and misalignment = 1 − ρ², ρ = m/√(q Q0).
         conjugates: q̂, m̂, Σ̂.
         train_loss: Φ = lim L/d², penalty included (4.2).
         train_error: mean loss of a training sequence, E ℓ(h*).
@@ -39,8 +39,9 @@ class Solution:
         trace: Tr S/d (4.3).
         rank_ratio: learned rank over d, F̄(ε) (2.5).
         converged, reason: whether the residual met its tolerance; if not, why. The tolerance is the
-            larger of 1e-6 and twice largest_jump (or the rounding of ρ near 1), at most 1e-2.
-        residual: largest change of (log q, atanh ρ, log Σ) under one undamped map.
+            larger of 1e-6 and twice largest_jump, at most 1e-2.
+        residual: largest change of (k log q, atanh ρ, log Σ) under one undamped map, with
+            k = 1/√(1 − ρ² Q0/(Q0 + Δ/2)).
         largest_jump: largest change of the same by one Gaussian point passing from one minimum of
             its proximal step to the other.
         iterations: evaluations of the map, the most that any scramble used.
@@ -74,8 +75,10 @@ class Solution:
 
     @property
     def mse(self) -> float:
-        """‖S − S0‖²_F/d = Q0 − 2m + q (4.4)."""
-        return float(self.problem.target_power - 2 * self.overlaps.m + self.overlaps.q)
+        """‖S − S0‖²_F/d = Q0 − 2m + q (4.4), as q(1 − ρ²) + (m − Q0)²/Q0: nothing cancels."""
+        q, m, _, misalignment = self.overlaps
+        power = self.problem.target_power
+        return float(q * misalignment + (m - power) ** 2 / power)
 
     @property
     def scale(self) -> float:

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.equations import to_coordinates
 from attnlaw.problem import Problem
+from attnlaw.records import Overlaps
 from attnlaw.theory.kernel import Solved, tolerance
 
 FloatArray = NDArray[np.float64]
@@ -98,16 +100,21 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
         "uninformed": (0.1, 0.1 * power * ratio**2, 1.0 / attention.beta**2),
         "interpolating": (0.6, problem.score_variance * ratio**2, fitting),
     }
-    return [
-        Candidate.at([np.log(q), np.arctanh(rho), np.log(sigma)], name)
-        for name, (rho, q, sigma) in rows.items()
-    ]
+    return [start_at(problem, *row, name) for name, row in rows.items()]
+
+
+def start_at(problem: Problem, rho: float, q: float, sigma: float, name: str) -> Candidate:
+    """A start at given ρ, q and Σ."""
+    overlaps = Overlaps(q, rho * np.sqrt(q * problem.target_power), sigma)
+    return Candidate.at(to_coordinates(problem, overlaps), name)
 
 
 def recovered_candidate(problem: Problem) -> Candidate:
     """A start next to S = (β0/β) S0, where noiseless labels lead at small weight decay."""
-    ratio = problem.scale_of_target
-    response = 1.0 / (problem.attention.beta**2 * (1 + 2 * problem.sample_ratio))
-    return Candidate.at(
-        [np.log(ratio**2 * problem.target_power), 11.0, np.log(response)], "recovered"
-    )
+    ratio, power = problem.scale_of_target, problem.target_power
+    steepness = problem.attention.beta**2 * problem.sample_ratio
+    threshold = 4 * problem.weight_decay_scaled / (steepness * ratio)
+    rho = np.sqrt(1 - min(0.5, threshold**2))
+    response = 1.0 / (problem.attention.beta**2 + 2 * steepness)
+    overlaps = Overlaps(ratio**2 * power, rho * ratio * power, response, min(0.5, threshold**2))
+    return Candidate.at(to_coordinates(problem, overlaps), "recovered")
