@@ -10,11 +10,11 @@ from attnlaw.attention import seen_by_softmax
 from attnlaw.channels.channel import (
     Used,
     channel_averages,
-    correlated_scores,
     zero_map_averages,
 )
 from attnlaw.channels.curvature import Derivatives, loss_derivatives
 from attnlaw.channels.prox import prox_minima, solve_symmetric
+from attnlaw.channels.scores import ScoreLaw
 from attnlaw.numerics.gaussian import in_chunks, mean_over_chunks, normal_points
 
 VARIANCE = 1.75
@@ -23,9 +23,8 @@ VARIANCE = 1.75
 def averages(attention, overlaps, count=2**14, seed=3, variance=VARIANCE):
     points = in_chunks(normal_points(attention.constraints, count, 1, seed))
     used = Used.all_of(points)
-    found, _ = jax.jit(channel_averages)(
-        attention, SquareLoss(), Overlaps(*overlaps), variance, points, used
-    )
+    law = ScoreLaw.of(Overlaps(*overlaps), variance, 0.0)
+    found, _ = jax.jit(channel_averages)(attention, SquareLoss(), law, overlaps[2], points, used)
     return jax.tree.map(lambda row: row[0], found)
 
 
@@ -201,25 +200,23 @@ def test_largest_jump_is_the_change_when_that_point_flips():
     """At large Σ some points have two minima; the jump is what one of them changes in the mean."""
     attention = Tied(2, 2.0, 2.0)
     points = in_chunks(normal_points(2, 256, 2, 1), 64)
-    overlaps = Overlaps(20.0, 4.0, 60.0)
+    law = ScoreLaw.of(Overlaps(20.0, 4.0, 60.0), 4.0, 0.0)
     run = jax.jit(channel_averages)
-    averages, jump = run(attention, SquareLoss(), overlaps, 4.0, points, Used(2, 4))
+    averages, jump = run(attention, SquareLoss(), law, 60.0, points, Used(2, 4))
     assert float(averages.two_minima.mean()) > 0.01
     assert 0 < float(jump.size) < 0.5
     # the same points twice as often: each one weighs half as much
     double = jnp.concatenate([points, points])
-    _, half = run(attention, SquareLoss(), overlaps, 4.0, double, Used(4, 4))
+    _, half = run(attention, SquareLoss(), law, 60.0, double, Used(4, 4))
     assert float(half.size) == pytest.approx(float(jump.size) / 2)
     assert float(half.divergence) == pytest.approx(float(jump.divergence) / 2)
 
 
 def test_unused_scrambles_are_left_out():
     points = in_chunks(normal_points(2, 256, 3, 1), 64)
-    overlaps = Overlaps(0.8, 1.0, 0.3)
-    some, _ = channel_averages(Tied(2), SquareLoss(), overlaps, VARIANCE, points, Used(1, 2))
-    alone, _ = channel_averages(
-        Tied(2), SquareLoss(), overlaps, VARIANCE, points[:1, :2], Used(1, 2)
-    )
+    law = ScoreLaw.of(Overlaps(0.8, 1.0, 0.3), VARIANCE, 0.0)
+    some, _ = channel_averages(Tied(2), SquareLoss(), law, 0.3, points, Used(1, 2))
+    alone, _ = channel_averages(Tied(2), SquareLoss(), law, 0.3, points[:1, :2], Used(1, 2))
     assert float(some.loss[0]) == pytest.approx(float(alone.loss[0]), rel=1e-12)
     assert not np.asarray(some.loss[1:]).any()
 
@@ -291,7 +288,7 @@ def test_zero_map_is_the_limit_of_a_small_map():
 def test_scores_have_the_stated_covariance():
     overlaps = Overlaps(0.9, 0.6, 1.0)
     points = normal_points(2, 2**14, 1, 0)[0]
-    z0, omega = correlated_scores(overlaps, VARIANCE, points)
+    z0, omega = ScoreLaw.of(overlaps, VARIANCE, 0.0).scores(points)
     assert float(jnp.mean(z0**2)) == pytest.approx(VARIANCE, rel=1e-3)
     assert float(jnp.mean(omega**2)) == pytest.approx(0.9, rel=1e-3)
     assert float(jnp.mean(z0 * omega)) == pytest.approx(0.6, rel=1e-3)

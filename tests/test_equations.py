@@ -8,8 +8,8 @@ import pytest
 from attnlaw import Conjugates, Overlaps, Problem
 from attnlaw.channels.channel import Used, channel_averages
 from attnlaw.channels.channel import conjugates as channel_conjugates
+from attnlaw.channels.scores import ScoreLaw
 from attnlaw.denoisers import EigenThreshold
-from attnlaw.equations import from_coordinates, to_coordinates
 from attnlaw.numerics.gaussian import in_chunks, normal_points
 
 
@@ -17,8 +17,8 @@ def averages(problem, overlaps, points):
     found, _ = channel_averages(
         problem.attention,
         problem.loss,
-        overlaps,
-        problem.score_variance,
+        ScoreLaw.of(overlaps, problem.target_power, problem.noise),
+        overlaps.sigma,
         points,
         Used.all_of(points),
     )
@@ -28,7 +28,7 @@ def averages(problem, overlaps, points):
 def phi(problem, overlaps, conjugates, points):
     """Φ of (4.2), written out independently at free order parameters and conjugates."""
     channel = averages(problem, overlaps, points)
-    q, m, sigma = overlaps
+    q, m, sigma, _ = overlaps
     q_hat, m_hat, sigma_hat = conjugates
     matrix = EigenThreshold().matrix_side(problem.target, conjugates, problem.weight_decay_scaled)
     return (
@@ -106,10 +106,3 @@ def test_denoiser_on_a_matrix_follows_its_own_law(key):
         quotient = np.where(gap == 0, (b > 2 * decay)[:, None], (kept[:, None] - kept) / gap)
     response = quotient.mean() / conjugates.sigma_hat
     assert response == pytest.approx(float(side.overlaps.sigma), rel=0.03)
-
-
-def test_coordinates_round_trip():
-    problem = Problem()
-    overlaps = Overlaps(0.7, 0.9, 3e4)
-    back = from_coordinates(problem, to_coordinates(problem, overlaps))
-    np.testing.assert_allclose([*back], [*overlaps], rtol=1e-12)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from attnlaw import Overlaps, SquareLoss, Tied
-from attnlaw.channels.channel import correlated_scores
 from attnlaw.channels.curvature import Derivatives, loss_derivatives
 from attnlaw.channels.lowest import lowest_minima, starting_points
 from attnlaw.channels.prox import prox_minima
+from attnlaw.channels.scores import ScoreLaw
 
 VARIANCE = 0.75
 RANDOM_STARTS = 60
@@ -22,7 +22,7 @@ class Setting:
         self.attention = Tied(tokens)
         self.noise = jnp.asarray(rng.standard_normal((2, self.attention.constraints, count)))
         overlaps = Overlaps(q, 0.6 * np.sqrt(q * VARIANCE), sigma)
-        self.z0, self.omega = correlated_scores(overlaps, VARIANCE, self.noise)
+        self.z0, self.omega = ScoreLaw.of(overlaps, VARIANCE, 0.0).scores(self.noise)
         self.data = (self.attention.labels(self.attention.scores(self.z0)), self.omega)
         self.sigma = sigma
 

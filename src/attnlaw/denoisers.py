@@ -1,13 +1,14 @@
 """The matrix side: what the penalty does to a noisy map, for the theory and for matrices."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from attnlaw.records import Conjugates, Overlaps
-from attnlaw.spectra.free_convolution import UpperIntegrals, lower_integrals, upper_integrals
+from attnlaw.spectra.free_convolution import Integrals, both_integrals
 
 NEARLY_ALIGNED = 1e-3
 
@@ -74,30 +75,26 @@ def _target_overlap(integrals: Any, noise_level: Any, threshold: Any) -> Any:
     return integrals.second - by_noise - by_threshold
 
 
-def _integrals(law: Any, noise_level: Any, threshold: Any) -> tuple[UpperIntegrals, Any]:
+def _integrals(law: Any, noise_level: Any, threshold: Any) -> tuple[Integrals, Any]:
     """Integrals above ε, and 1 − ρ² with relative accuracy.
 
     With M the mean of the target, J₋ the integral below ε and B = (δ/2)∂_δJ₋ + (ε/2)∂_εJ₋ − J₋,
     J = Q0 + δ² + ε² − 2εM − J₋, m/η = Q0 − εM + B and
     Q0 J − (m/η)² = Q0 (δ² + ε² − J₋ − 2B) − (εM − B)²: nothing of order one cancels.
     """
-    upper = upper_integrals(law, noise_level, threshold)
+    upper, lower = both_integrals(law, noise_level, threshold)
     power, mean = law.power, law.mean
+    rest = -_target_overlap(lower, noise_level, threshold)
+    small = noise_level**2 + threshold**2 - lower.second - 2 * rest
+    gap = power * small - (threshold * mean - rest) ** 2
+    whole = Integrals(
+        power + noise_level**2 + threshold**2 - 2 * threshold * mean - lower.second,
+        2 * noise_level - lower.noise_derivative,
+        2 * threshold - 2 * mean - lower.threshold_derivative,
+        1 - lower.mass,
+    )
     aligned = _target_overlap(upper, noise_level, threshold) ** 2
     misalignment = jnp.where(upper.second > 0, 1 - aligned / (power * upper.second), 1.0)
-
-    def from_below() -> tuple[UpperIntegrals, Any]:
-        lower = lower_integrals(law, noise_level, threshold)
-        rest = -_target_overlap(lower, noise_level, threshold)
-        whole = UpperIntegrals(
-            power + noise_level**2 + threshold**2 - 2 * threshold * mean - lower.second,
-            2 * noise_level - lower.noise_derivative,
-            2 * threshold - 2 * mean - lower.threshold_derivative,
-            1 - lower.mass,
-            upper.right_edge,
-        )
-        small = noise_level**2 + threshold**2 - lower.second - 2 * rest
-        gap = power * small - (threshold * mean - rest) ** 2
-        return whole, gap / (power * whole.second)
-
-    return jax.lax.cond(misalignment < NEARLY_ALIGNED, from_below, lambda: (upper, misalignment))
+    nearly = misalignment < NEARLY_ALIGNED
+    chosen = jax.tree.map(partial(jnp.where, nearly), whole, Integrals(*upper[:4]))
+    return chosen, jnp.where(nearly, gap / (power * whole.second), misalignment)

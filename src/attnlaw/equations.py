@@ -13,27 +13,29 @@ from attnlaw.channels.channel import (
     conjugates,
 )
 from attnlaw.channels.scores import ScoreLaw
+from attnlaw.coordinates import to_coordinates
 from attnlaw.denoisers import EigenThreshold, MatrixSide
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
 FLOOR = 1e-14
-LEAST_MISALIGNMENT = 1e-30
 
 
 class Step(NamedTuple):
     """One application of the map, with everything computed on the way.
 
-    `scrambles` holds the channel's averages one by one, `channel` their mean. `jumped` is what the
-    map would give if one Gaussian point passed to its other proximal point.
+    `image` holds the coordinates of (q, m, Σ) after it, `scrambles` the channel's averages one by
+    one, `channel` their mean. `jump` is the largest change of the image when one Gaussian point
+    passes to its other proximal point: the sampled map is discontinuous where the proximal step
+    has two minima of equal height, and its residual cannot be brought below half such a jump.
     """
 
-    overlaps: Overlaps
+    image: Any
     conjugates: Conjugates
     channel: ChannelAverages
     scrambles: ChannelAverages
     matrix: MatrixSide
-    jumped: Overlaps
+    jump: Any
 
 
 def state_evolution(
@@ -65,15 +67,14 @@ def state_evolution(
     )
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), hats, moved)
     sides = matrix_sides(problem, both, jnp.where(jump.size > 0, 2, 1))
-    matrix = jax.tree.map(lambda leaf: leaf[0], sides)
-    jumped = jax.tree.map(lambda leaf: jnp.where(jump.size > 0, leaf[1], leaf[0]), sides.overlaps)
+    images = to_coordinates(problem, _floored(problem, sides.overlaps)).T
     return Step(
-        _floored(problem, matrix.overlaps),
+        images[0],
         hats,
         channel,
         scrambles,
-        matrix,
-        _floored(problem, jumped),
+        jax.tree.map(lambda leaf: leaf[0], sides),
+        jnp.where(jump.size > 0, jnp.max(jnp.abs(images[1] - images[0])), 0.0),
     )
 
 
@@ -95,16 +96,6 @@ def matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> Matrix
     return filled
 
 
-def largest_jump(problem: Problem, step: Step) -> Any:
-    """Largest change of the map's coordinates when one point passes to its other minimum.
-
-    The sampled map is discontinuous where the proximal step has two minima of equal height; its
-    residual cannot be brought below half such a jump.
-    """
-    jumped = to_coordinates(problem, step.jumped)
-    return jnp.max(jnp.abs(jumped - to_coordinates(problem, step.overlaps)))
-
-
 def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
     """Φ(q, m, Σ, q̂, m̂, Σ̂) of (4.2), with the conjugates and 𝓜 of `step`."""
     q, m, sigma, _ = overlaps
@@ -118,47 +109,6 @@ def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any,
     attention, power = problem.attention, problem.target_power
     noisy, clean = (ScoreLaw.of(overlaps, power, noise) for noise in (problem.noise, 0.0))
     return attention_error(attention, noisy, points), attention_error(attention, clean, points)
-
-
-def to_coordinates(problem: Problem, overlaps: Overlaps) -> Any:
-    """(k log(q/(r² Q0)), atanh ρ, log Σ), ρ = m/√(q Q0): of order one over decades of λ.
-
-    k is the inverse of √(1 − ρ² Q0/(Q0 + Δ/2)), the share of the noisy target scores that the
-    layer's scores leave undetermined. Where noiseless labels bring ρ within 10⁻¹⁰ of 1, the test
-    error hangs on the scale of S to that precision, and k measures the scale in that unit.
-    """
-    return stretched(problem, plain_coordinates(problem, overlaps))
-
-
-def from_coordinates(problem: Problem, coordinates: Any) -> Overlaps:
-    """Inverse of `to_coordinates`."""
-    power, angle = problem.target_power, coordinates[1]
-    scale = coordinates[0] / _sharpness(problem, angle)
-    q = problem.scale_of_target**2 * power * jnp.exp(scale)
-    m = jnp.tanh(angle) * jnp.sqrt(q * power)
-    return Overlaps(q, m, jnp.exp(coordinates[2]), 1 / jnp.cosh(angle) ** 2)
-
-
-def plain_coordinates(problem: Problem, overlaps: Overlaps) -> Any:
-    """(log(q/(r² Q0)), atanh ρ, log Σ)."""
-    q, m, sigma, misalignment = overlaps
-    power = problem.target_power
-    rho = jnp.clip(m / jnp.sqrt(q * power), -1.0, 1.0)
-    if misalignment is None:
-        misalignment = 1 - rho**2
-    least = jnp.maximum(misalignment, LEAST_MISALIGNMENT)
-    angle = jnp.sign(rho) * (jnp.log1p(jnp.abs(rho)) - jnp.log(least) / 2)
-    return jnp.stack([jnp.log(q / (problem.scale_of_target**2 * power)), angle, jnp.log(sigma)])
-
-
-def stretched(problem: Problem, plain: Any) -> Any:
-    """The coordinates from the plain ones: log q times k."""
-    return plain.at[0].multiply(_sharpness(problem, plain[1]))
-
-
-def _sharpness(problem: Problem, angle: Any) -> Any:
-    undetermined = problem.noise / 2 + problem.target_power / jnp.cosh(angle) ** 2
-    return jnp.sqrt(problem.score_variance / undetermined)
 
 
 def is_collapsed(problem: Problem, overlaps: Overlaps) -> Any:

@@ -20,8 +20,8 @@ _BISECTIONS = 60
 _DESCENT = 50
 
 
-class LowerIntegrals(NamedTuple):
-    """J₋ = ∫_{x<ε} (x − ε)² μ_δ(dx), ∂J₋/∂δ, ∂J₋/∂ε and μ_δ((−∞, ε))."""
+class Integrals(NamedTuple):
+    """Integral of (x − ε)² μ_δ(dx) over one side of ε, its derivatives in δ and ε, and the mass."""
 
     second: Any
     noise_derivative: Any
@@ -96,49 +96,43 @@ def upper_integrals(
         threshold: ε, any real number; at or beyond the right edge every integral is zero.
         levels, order: panels of the contour and Gauss–Legendre nodes on each.
     """
-    edge_point = right_edge_point(law, noise_level)
-    edge = subordination(law, noise_level, edge_point + 0j).real
-    start = boundary_point(law, noise_level, threshold, edge + noise_level + jnp.abs(threshold))
-    end = edge_point + jnp.abs(edge_point - start) / 2
-    above = _along_half_circle(law, noise_level, threshold, (start, end), -1, levels, order)
-    here = jax.tree.map(lambda value: jnp.where(threshold < edge, -value, 0.0), above)
-    return UpperIntegrals(*here, right_edge=edge)
+    return both_integrals(law, noise_level, threshold, levels, order)[0]
 
 
-def lower_integrals(
+def both_integrals(
     law: Any, noise_level: Any, threshold: Any, levels: int = 26, order: int = 16
-) -> LowerIntegrals:
-    """The same below ε ≥ 0, with relative accuracy where J is almost ∫ (x − ε)² μ_δ(dx).
+) -> tuple[UpperIntegrals, Integrals]:
+    """Integrals above ε, and for ε ≥ 0 those below, each with its own relative accuracy.
 
     A law with no negative eigenvalue has −g0′(−δ) ≤ 1/δ², so that H(−δ) lies left of μ_δ.
     """
-    start = boundary_point(law, noise_level, threshold, 2 * noise_level + threshold)
-    end = -noise_level - jnp.abs(start + noise_level) / 2
-    return _along_half_circle(law, noise_level, threshold, (start, end), 1, levels, order)
-
-
-def _along_half_circle(
-    law: Any, noise_level: Any, threshold: Any, ends: Any, side: int, levels: int, order: int
-) -> LowerIntegrals:
-    """(1/π) Im ∫ of z²g, 2δzg², −2zg and g, z measured from ε; to the right for `side` −1."""
-    start, end = ends
+    edge_point = right_edge_point(law, noise_level)
+    edge = subordination(law, noise_level, edge_point + 0j).real
+    start = boundary_point(law, noise_level, threshold, edge + noise_level + jnp.abs(threshold))
+    beyond = jnp.stack([edge_point, -noise_level])
+    side = jnp.array([1.0, -1.0])[:, None]
+    end = beyond[:, None] + side * jnp.abs(beyond[:, None] - start) / 2
     angles, weights = graded_half_circle(levels, order)
     radius = (end - start) / 2
-    turn = jnp.exp(side * 1j * angles)
+    turn = jnp.exp(-side * 1j * angles)
     w = start + radius * (1 - turn)
     g, slope = law.cauchy_pair(w)
     z = w + noise_level**2 * g - threshold
-    dz = -(1 + noise_level**2 * slope) * (side * 1j * radius * turn * weights)
+    dz = (1 + noise_level**2 * slope) * (1j * radius * turn * weights)
 
     def integral(values: Any) -> Any:
-        return jnp.sum(values * dz).imag / jnp.pi
+        return jnp.sum(values * dz, axis=-1).imag / jnp.pi
 
-    return LowerIntegrals(
-        second=integral(z * z * g),
-        noise_derivative=2 * noise_level * integral(z * g * g),
-        threshold_derivative=-2 * integral(z * g),
-        mass=integral(g),
+    sides = jnp.stack(
+        [
+            -integral(z * z * g),
+            -2 * noise_level * integral(z * g * g),
+            2 * integral(z * g),
+            -integral(g),
+        ]
     )
+    upper = Integrals(*jnp.where(threshold < edge, sides[:, 0], 0.0))
+    return UpperIntegrals(*upper, edge), Integrals(*sides[:, 1])
 
 
 @partial(jax.jit, static_argnames=("levels", "order"))

@@ -36,7 +36,7 @@ def live_solution(
         converged=True,
         reason=None,
         residual=float(solved.residual),
-        largest_jump=float(solved.jump),
+        largest_jump=float(solved.step.jump),
         iterations=int(solved.iterations),
         fixed_points_found=found,
         start=start,

@@ -6,15 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from attnlaw.channels.channel import Used
+from attnlaw.coordinates import from_coordinates
 from attnlaw.equations import (
     Step,
     free_energy,
-    from_coordinates,
     is_collapsed,
-    largest_jump,
     state_evolution,
     test_errors,
-    to_coordinates,
 )
 from attnlaw.numerics.fixed_point import fixed_point
 from attnlaw.numerics.gaussian import mean_over_chunks
@@ -48,7 +46,6 @@ class Solved(NamedTuple):
     coordinates: Any
     jacobian: Any
     residual: Any
-    jump: Any
     iterations: Any
     overlaps: Overlaps
     train_loss: Any
@@ -59,7 +56,7 @@ class Solved(NamedTuple):
 
 def tolerance(solved: Any) -> Any:
     """Accepted residual: 10⁻⁶, or twice the largest single-point jump, but never above 1 %."""
-    return (2 * solved.jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
+    return (2 * solved.step.jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
 
 
 @jax.jit
@@ -88,9 +85,8 @@ def run(
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
-            image = to_coordinates(problem, step.overlaps)
-            image = image.at[0].set(jnp.where(job.held, job.start[0], image[0]))
-            return image, largest_jump(problem, step), step
+            image = step.image.at[0].set(jnp.where(job.held, job.start[0], step.image[0]))
+            return image, step.jump, step
 
         fixed = fixed_point(
             plain,
@@ -106,7 +102,6 @@ def run(
             coordinates=fixed.point,
             jacobian=fixed.jacobian,
             residual=fixed.residual,
-            jump=largest_jump(problem, step),
             iterations=fixed.iterations,
             overlaps=overlaps,
             train_loss=free_energy(problem, overlaps, step),

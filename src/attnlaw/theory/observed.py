@@ -7,7 +7,6 @@ observable, to first order. The δ_s sum to zero, so the mean over scrambles is 
 What is left of the residual, f, moves x* by −J⁻¹ f in the same way.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,16 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.coordinates import from_coordinates, slopes, to_coordinates
 from attnlaw.denoisers import MatrixSide
-from attnlaw.equations import (
-    Step,
-    from_coordinates,
-    matrix_sides,
-    plain_coordinates,
-    stretched,
-    test_errors,
-    to_coordinates,
-)
+from attnlaw.equations import Step, matrix_sides, test_errors
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
@@ -36,18 +28,12 @@ DIFFERENCE = 1e-4
 class Probes(NamedTuple):
     """What the scatter between scrambles is computed from, at the solution and beside it.
 
-    plain (4, 3) coordinates, trace (4) and rank_ratio (4) of the matrix side at the conjugates
-    and with each of their logarithms shifted; stretch (3, 3): derivative of the coordinates in the
-    plain ones; overlaps_slope (4, 3): derivative of (q, m, Σ, 1 − ρ²) in the coordinates; errors
+    sides: the matrix side at the conjugates and with each of their logarithms shifted; errors
     (R, 2): noisy and clean test error of each scramble; shifted_errors (3, 2): their means over
     some points, at x*, with its first and with its second coordinate shifted.
     """
 
-    plain: Any
-    trace: Any
-    rank_ratio: Any
-    stretch: Any
-    overlaps_slope: Any
+    sides: MatrixSide
     errors: Any
     shifted_errors: Any
 
@@ -65,30 +51,7 @@ def probe(problem: Problem, x: Any, step: Step, test_points: Any, wanted: Any) -
     shifts = jnp.concatenate([jnp.zeros((1, 3)), DIFFERENCE * jnp.eye(3)])
     rows = Conjugates(*(jnp.stack(step.conjugates) * jnp.exp(shifts)).T)
     sides: MatrixSide = matrix_sides(problem, rows, jnp.where(wanted, 4, 0))
-    here = from_coordinates(problem, x)
-    errors, shifted = _test_errors(problem, x, test_points, wanted)
-    return Probes(
-        plain=_plain(problem, sides),
-        trace=sides.trace,
-        rank_ratio=sides.rank_ratio,
-        stretch=jax.jacfwd(partial(stretched, problem))(plain_coordinates(problem, here)),
-        overlaps_slope=jax.jacfwd(lambda y: jnp.stack(from_coordinates(problem, y)))(x),
-        errors=errors,
-        shifted_errors=shifted,
-    )
-
-
-def _plain(problem: Problem, sides: MatrixSide) -> Any:
-    """Plain coordinates up to a constant, log q as 2 log η + log J.
-
-    Where the scale of S matters to 10⁻⁹, η and J must be told apart: η changes by as much as the
-    conjugates do, J much less.
-    """
-    scale = sides.parameters.scale
-    second = sides.overlaps.q / scale**2
-    plain = jax.vmap(partial(plain_coordinates, problem))(sides.overlaps)
-    hats = 2 * DIFFERENCE * jnp.array([0.0, 0.0, 1.0, -1.0])
-    return plain.at[:, 0].set(hats + jnp.log(second))
+    return Probes(sides, *_test_errors(problem, x, test_points, wanted))
 
 
 def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[Any, Any]:
@@ -124,15 +87,17 @@ def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
         solved: the solver's answer, in NumPy arrays.
     """
     step, probes = solved.step, solved.probes
-    response = _slopes(probes.plain).T
-    left_over = np.asarray(to_coordinates(problem, step.overlaps)) - solved.coordinates
-    pushes = np.column_stack([probes.stretch @ response @ _relative_changes(step), left_over])
+    response = _response(problem, probes.sides)
+    stretch, overlaps_slope = slopes(problem, solved.coordinates)
+    left_over = step.image - solved.coordinates
+    pushes = np.column_stack([stretch @ response @ _relative_changes(step), left_over])
     moves = -_solution(solved.jacobian, pushes)
-    hat_moves = _solution(response, _solution(probes.stretch, moves))
-    overlaps = np.stack(solved.overlaps)[:, None] + probes.overlaps_slope @ moves
+    plain_moves = _solution(stretch, moves)
+    hat_moves = _solution(response, plain_moves)
+    overlaps = np.stack(solved.overlaps)[:, None] + overlaps_slope @ plain_moves
     loss_moves = problem.sample_ratio * (step.scrambles.moreau - step.channel.moreau)
     loss_moves = np.append(loss_moves, 0.0)
-    trace_moves = _slopes(probes.trace) @ hat_moves
+    trace_moves = _slopes(probes.sides.trace) @ hat_moves
     # (4.3) holds along the moves
     fit_moves = (loss_moves - problem.weight_decay_scaled * trace_moves) / problem.sample_ratio
     errors = np.vstack([probes.errors, probes.errors.mean(axis=0)])
@@ -150,8 +115,22 @@ def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
         "test_error": errors[:, 0],
         "test_error_clean": errors[:, 1],
         "trace": step.matrix.trace + trace_moves,
-        "rank_ratio": step.matrix.rank_ratio + _slopes(probes.rank_ratio) @ hat_moves,
+        "rank_ratio": step.matrix.rank_ratio + _slopes(probes.sides.rank_ratio) @ hat_moves,
     }
+
+
+def _response(problem: Problem, sides: MatrixSide) -> FloatArray:
+    """Derivative of the plain coordinates in the logarithms of the conjugates.
+
+    Where the scale of S matters to 10⁻⁹, η and J must be told apart in q = η² J: η changes by as
+    much as the conjugates do, J much less.
+    """
+    q, _, sigma, _ = sides.overlaps
+    second = q / sides.parameters.scale**2
+    angle = to_coordinates(problem, sides.overlaps)[1]
+    response = _slopes(np.stack([np.log(second), angle, np.log(sigma)], axis=1)).T
+    response[0] += 0.0, 2.0, -2.0
+    return response
 
 
 def _relative_changes(step: Step) -> FloatArray:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.equations import to_coordinates
 from attnlaw.problem import Problem
 from attnlaw.theory.kernel import FEW, SOME, tolerance
 from attnlaw.theory.search import Averages, searched, take
@@ -74,7 +73,7 @@ def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
         if not solved.residual <= max(LOOSE, tolerance(solved)):
             continue
         start = Candidate.of(solved, "scanned")
-        move = float(to_coordinates(problem, solved.step.overlaps)[0] - scale)
+        move = float(solved.step.image[0] - scale)
         if before is not None and before[1] > 0 >= move:
             share = before[1] / (before[1] - move)
             ends = before[0].coordinates, start.coordinates

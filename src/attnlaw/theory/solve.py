@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.equations import to_coordinates
+from attnlaw.coordinates import to_coordinates
 from attnlaw.numerics.checks import require_positive
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
@@ -57,14 +57,21 @@ def solve(
         0.1
     """
     check_solvable(problem, accuracy)
-    if start is not None and not (np.isfinite(start).all() and start[0] > 0 and start[2] > 0):
-        raise ValueError(f"start must be finite with q > 0 and sigma > 0, got {tuple(start)}")
-    guess = None if start is None else np.asarray(to_coordinates(problem, Overlaps(*start)))
+    guess = None if start is None else _coordinates_of(problem, start)
     first = point_counts(accuracy)[0]
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
     progress(Progress("solve", first, POINT_COUNTS[-1], _state(answer.solution)))
     answer = refine_until(problem, answer, accuracy, seed, guess, progress)
     return judged(answer.solution, throw)
+
+
+def _coordinates_of(problem: Problem, start: Overlaps) -> FloatArray:
+    q, m, sigma = (float(value) for value in start[:3])
+    if not (np.isfinite([q, m, sigma]).all() and q > 0 and sigma > 0):
+        raise ValueError(f"start must be finite with q > 0 and sigma > 0, got {tuple(start)}")
+    known = np.float64(q), np.float64(m), np.float64(sigma)
+    misalignment = start[3] if len(start) > 3 else None
+    return np.asarray(to_coordinates(problem, Overlaps(*known, misalignment)))
 
 
 def refine_until(

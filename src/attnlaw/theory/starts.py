@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.equations import to_coordinates
+from attnlaw.coordinates import to_coordinates
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
 from attnlaw.theory.kernel import Solved, tolerance
