@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.coordinates import sharpness
 from attnlaw.problem import Problem
 from attnlaw.theory.kernel import FEW, SOME, tolerance
 from attnlaw.theory.search import Averages, searched, take
@@ -13,7 +14,8 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest, recovered_
 FloatArray = NDArray[np.float64]
 
 DECAY_FACTORS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.6, 1.25, 1.0)
-SCAN_FROM, SCAN_TO = -2.0, 12.0
+LOG_Q_FROM, LOG_Q_TO = -2.0, 14.0
+TYPICAL_ANGLE = 1.4
 SCAN_POINTS = 15
 LOOSE = 0.05
 
@@ -64,10 +66,11 @@ def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
     """
     start = cold_candidates(problem)[0]
     before: tuple[Candidate, float] | None = None
-    for scale in np.linspace(SCAN_FROM, SCAN_TO, SCAN_POINTS):
+    unit = sharpness(problem, TYPICAL_ANGLE)
+    for scale in unit * np.linspace(LOG_Q_FROM, LOG_Q_TO, SCAN_POINTS):
         guess = np.array([scale, *start.coordinates[1:]])
         if before is not None:
-            guess[2] += scale - before[0].coordinates[0]
+            guess[2] += (scale - before[0].coordinates[0]) / unit
         held = Candidate.at(guess, "scanned")
         solved = take(searched([problem], averages, [(0, held)], SOME, held=True), 0)
         if not solved.residual <= max(LOOSE, tolerance(solved)):

@@ -13,19 +13,22 @@ from attnlaw.theory.kernel import Solved, tolerance
 FloatArray = NDArray[np.float64]
 
 SAME_POINT = 1e-3
+FAR = 0.7
 
 
 class Candidate(NamedTuple):
     """A start for a search, or what it found.
 
-    coordinates and jacobian (of G(x) − x), residual and its tolerance, Φ, whether it is S = 0,
-    the start that led here, and the number of different fixed points met so far.
+    coordinates and jacobian (of G(x) − x), residual and its tolerance, how far the residual says
+    that the fixed point still is, Φ, whether it is S = 0, the start that led here, and the number
+    of different fixed points met so far.
     """
 
     coordinates: FloatArray
     jacobian: FloatArray
     residual: float
     tolerance: float
+    distance: float
     train_loss: float
     collapsed: bool
     start: str
@@ -35,7 +38,7 @@ class Candidate(NamedTuple):
     def at(cls, coordinates: Any, start: str) -> "Candidate":
         """A start of which nothing else is known."""
         point = np.asarray(coordinates)
-        return cls(point, -np.eye(3), np.inf, 0.0, np.inf, False, start, 1)
+        return cls(point, -np.eye(3), np.inf, 0.0, np.inf, np.inf, False, start, 1)
 
     @classmethod
     def of(cls, solved: Solved, start: str) -> "Candidate":
@@ -45,6 +48,7 @@ class Candidate(NamedTuple):
             solved.jacobian,
             float(solved.residual),
             float(tolerance(solved)),
+            _distance(solved.jacobian, solved.step.image - solved.coordinates),
             float(solved.train_loss),
             bool(solved.collapsed),
             start,
@@ -53,8 +57,8 @@ class Candidate(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether this is a fixed point."""
-        return self.residual <= self.tolerance
+        """Whether this is a fixed point, and not a valley where the map hardly moves."""
+        return self.residual <= self.tolerance and self.distance <= FAR
 
     @property
     def alive(self) -> bool:
@@ -66,6 +70,13 @@ class Candidate(NamedTuple):
         moved = self.jacobian @ (self.coordinates - other.coordinates)
         allowed = max(SAME_POINT, 5 * max(self.tolerance, other.tolerance))
         return bool(np.abs(moved).max() <= allowed)
+
+
+def _distance(jacobian: FloatArray, move: FloatArray) -> float:
+    """Largest component of J⁻¹ f."""
+    if not (np.isfinite(jacobian).all() and np.isfinite(move).all()):
+        return np.inf
+    return float(np.abs(np.linalg.lstsq(jacobian, move, rcond=1e-12)[0]).max())
 
 
 def lowest(candidates: list[Candidate]) -> Candidate:
