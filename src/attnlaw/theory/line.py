@@ -19,7 +19,7 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 FloatArray = NDArray[np.float64]
 
 MOST_SPREADS = 10
-ROUGH = 1e-3
+ROUGH, NEAR = 1e-3, 0.05
 
 
 class Answer(NamedTuple):
@@ -110,7 +110,7 @@ class _Explorer:
             for problem in self.problems
         ]
         rows = [(index, start) for index, own in enumerate(starts) for start in own]
-        found = self._candidates(rows)
+        found = self._second_look(rows, self._candidates(rows))
         per = len(starts[0])
         self.best = [lowest(found[i * per : (i + 1) * per]) for i in range(len(self.problems))]
 
@@ -134,13 +134,24 @@ class _Explorer:
             if not fresh:
                 break
 
-    def _candidates(self, rows: list[tuple[int, Candidate]]) -> list[Candidate]:
+    def _candidates(
+        self, rows: list[tuple[int, Candidate]], level: int = FEW
+    ) -> list[Candidate]:
         if not rows:
             return []
-        solved = searched(self.problems, self.averages, rows, FEW)
+        solved = searched(self.problems, self.averages, rows, level)
         return [
             Candidate.of(take(solved, place), start.start) for place, (_, start) in enumerate(rows)
         ]
+
+    def _second_look(
+        self, rows: list[tuple[int, Candidate]], found: list[Candidate]
+    ) -> list[Candidate]:
+        """What was found, ends near a fixed point that few points blur sought over some more."""
+        near = [k for k, end in enumerate(found) if not end.settled and end.residual <= NEAR]
+        again = self._candidates([(rows[k][0], found[k]) for k in near], SOME)
+        seen = dict(zip(near, again, strict=True))
+        return [seen.get(k, end) for k, end in enumerate(found)]
 
 
 def _rescued(
