@@ -69,8 +69,13 @@ def machine() -> str:
 
 
 def current_commit() -> str:
-    """The commit of the package's sources (evidence files aside), marked when they are changed."""
+    """The commit of the sources that figures come from, marked when they are changed.
+
+    What only shows results does not count: commands, figures, files of results.
+    """
+    shown = ("cli", "figures", "results.py")
     sources = ["src", "pyproject.toml", "requirements.lock"]
+    sources += [f":(exclude)src/attnlaw/{name}" for name in shown]
     commit = _git("log", "-1", "--format=%h", "--", *sources)
     return commit + ("+changes" if _git("status", "--porcelain", "--", *sources) else "")
 
