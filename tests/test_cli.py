@@ -1,6 +1,10 @@
 """The command line as a contract: keys, files, exit codes, one line for bad input."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +12,14 @@ import pytest
 import xarray as xr
 
 from attnlaw.cli import explanations
-from attnlaw.cli.main import run
+from attnlaw.cli.main import _interrupt, run
 from attnlaw.results import FIT_KEYS, SOLUTION_KEYS
 
 PREDICT_KEYS = """
     train_loss train_error test_error test_error_clean mse q m sigma q_hat m_hat sigma_hat scale
     noise_level threshold rank_ratio phase width_sufficient weight_decay weight_decay_scaled
     converged residual iterations integration_error fixed_points_found start two_minima_fraction
-    largest_jump
+    largest_jump misalignment standard_errors reason
 """
 TRAIN_KEYS = (
     "train_loss train_error test_error test_error_clean q m Q0 rank_ratio converged seconds"
@@ -40,7 +44,10 @@ def test_predict_json_has_every_published_key(capsys):
     assert record["problem"]["sample_ratio"] == 1.0
     assert record["test_error"] == pytest.approx(0.09857, rel=5e-3)
     assert record["phase"] == "bulk"
-    assert record["converged"] is True
+    assert (record["converged"], record["reason"]) == (True, None)
+    errors = record["standard_errors"]
+    relative = errors["test_error"] / record["test_error"]
+    assert record["integration_error"] == pytest.approx(1.2166 * relative)
 
 
 def test_every_option_reaches_the_problem(capsys):
@@ -97,6 +104,7 @@ def test_predict_writes_its_folder(tmp_path, capsys):
     assert total == pytest.approx(1.0, abs=2e-3)
     assert json.loads((out / "problem.json").read_text())["noise"] == 0.5
     assert "attnlaw_version" in data.attrs
+    assert 0 < float(data["test_error_std_error"]) < 1e-3
 
 
 def test_compare_table_and_files(tmp_path, capsys):
@@ -107,6 +115,10 @@ def test_compare_table_and_files(tmp_path, capsys):
     data = xr.load_dataset(tmp_path / "result.nc", engine="h5netcdf")
     assert data["eigenvalues"].shape == (2, 30)
     assert data["trained"].sel(quantity="q").shape == (2,)
+    for name in ("trained_converged", "theory_at_target_converged"):
+        assert data[name].values.all()
+    assert bool(data["theory_converged"])
+    assert bool(data["width_sufficient"])
     assert (tmp_path / "compare.png").stat().st_size > 10_000
 
 
@@ -180,6 +192,13 @@ BAD = [
     (["--target", "nowhere.npy"], "target file must be readable"),
     (["--accuracy", "-1"], "accuracy must be positive"),
     (["--seed", "-1"], "--seed"),
+    (["--seed", "4294967296"], "not in the range 0<=x<=4294967295"),
+    (["--kappa0", "0.5", "--target", "powerlaw:1.2,40"], "kappa0 belongs to the gaussian target"),
+    (["--target", "powerlaw:1.2,99999999"], "dim must be at most 10000000"),
+    (["--out", ""], "must name a folder, got an empty name"),
+    (["--alpha", "2", "--curve", "alpha=0.1:1:3"], "alpha must be given once"),
+    (["--kappa0", "2", "--curve", "target_rank_ratio=0.1:1:3"], "kappa0 must be given once"),
+    (["--curve", "alpha=-1e308:1e308:3"], "curve must have START < STOP"),
     (["--alfa", "1"], "--alpha"),
 ]
 
@@ -258,6 +277,21 @@ def test_a_width_that_binds_is_said(capsys):
     assert "binds the rank" in capsys.readouterr().err
 
 
+def test_a_width_that_binds_is_said_of_predictions(capsys):
+    assert run(["predict", "--kappa", "0.3"]) == 0
+    assert "binds the rank" in capsys.readouterr().err
+    assert run(["predict", "--curve", "kappa=0.3:1.3:3", "--accuracy", "3e-3"]) == 0
+    assert "binds the rank of the layer at 1 of 3 points" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_many_proximal_minima_are_said(capsys):
+    assert run(["predict", "--noise", "2", "--alpha", "0.4", "--weight-decay", "1e-3"]) == 0
+    warned = capsys.readouterr().err
+    assert warned.startswith("attnlaw: warning: ")
+    assert "of the proximal steps have several minima" in warned
+
+
 def test_a_missed_accuracy_is_said(capsys, monkeypatch):
     monkeypatch.setattr("attnlaw.theory.solve.POINT_COUNTS", (2**10, 2**10))
     assert run(["predict", "--accuracy", "1e-5"]) == 0
@@ -287,7 +321,39 @@ def test_interruption_says_so(capsys, monkeypatch):
 
     monkeypatch.setattr("attnlaw.theory.solve.solve", interrupt)
     assert run(["predict"]) == 130
-    assert capsys.readouterr().err.strip() == "attnlaw: interrupted"
+    assert capsys.readouterr().err == "attnlaw: interrupted\n"
+
+
+def test_a_terminal_of_few_letters_gets_its_table():
+    script = "from attnlaw.cli.main import main; main(['explain', 'mse'])"
+    command = [sys.executable, "-c", script]
+    told = subprocess.run(
+        command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False
+    )
+    assert (told.returncode, told.stderr) == (0, b"")
+    assert b"Tr S" in told.stdout or b"Q0" in told.stdout
+
+
+def test_an_interrupt_inside_the_garbage_collector_comes_later(monkeypatch):
+    """An exception in a collector's callback is lost; the signal is sent again instead."""
+    sent = []
+
+    class Timer:
+        def __init__(self, seconds, function, arguments):
+            sent.append(arguments)
+
+        def start(self):
+            sent.append("started")
+
+    monkeypatch.setattr("attnlaw.cli.main.threading.Timer", Timer)
+
+    def _xla_gc_callback():
+        _interrupt(signal.SIGINT, sys._getframe())
+
+    _xla_gc_callback()
+    assert sent == [(os.getpid(), signal.SIGINT), "started"]
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt(signal.SIGINT, None)
 
 
 def test_version_and_help(capsys):
@@ -295,6 +361,7 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out.startswith("attnlaw, version ")
     assert run(["--help"]) == 0
     assert "predict" in capsys.readouterr().out
-    assert run([]) == 2
+    assert run([]) == 0
+    assert "predict" in capsys.readouterr().out
     assert run(["foretell"]) == 2
     assert capsys.readouterr().err.count("No such command") == 1

@@ -164,6 +164,48 @@ def test_many_samples_recover_a_noiseless_target():
     assert solution.scale == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("decay", [1e-5, 1e-6, 3e-8])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_noiseless_error_falls_like_the_square_of_the_decay(decay, seed):
+    """Δ = 0 beyond perfect recovery: δ, ε ∝ λ, so test error and MSE ∝ λ² as λ → 0."""
+    problem = DEFAULT.replace(noise=0.0)
+    near, far = (
+        attnlaw.solve(problem.replace(weight_decay=own), seed=seed) for own in (decay, 1e-4)
+    )
+    for name in ("test_error", "test_error_clean", "mse"):
+        ratio = getattr(near, name) / decay**2 / (getattr(far, name) / 1e-8)
+        assert ratio == pytest.approx(1.0, abs=3e-3), name
+    assert near.overlaps.misalignment / decay**2 == pytest.approx(
+        far.overlaps.misalignment / 1e-8, rel=2e-3
+    )
+
+
+@pytest.mark.slow
+def test_noiseless_curve_over_decades_of_decay():
+    """A line in λ over seven decades, another β than the target's, many samples."""
+    problem = DEFAULT.replace(noise=0.0, alpha=50.0, beta=3.0, target_beta=0.3)
+    line = attnlaw.curve(problem, weight_decay=np.geomspace(1e-8, 1e-1, 8))
+    assert line.converged
+    ratio = line.test_error / line.values**2
+    np.testing.assert_allclose(ratio[:4], ratio[0], rtol=3e-3)
+    assert (np.diff(line.test_error) > 0).all()
+
+
+def test_what_is_left_of_the_residual_is_in_the_error_bars(monkeypatch):
+    """A search that stops early says by how much it may be off."""
+    exact = attnlaw.solve(DEFAULT)
+    monkeypatch.setattr("attnlaw.theory.kernel.RESIDUAL_TOLERANCE", 0.05)
+    monkeypatch.setattr("attnlaw.theory.kernel.LARGEST_TOLERANCE", 0.05)
+    monkeypatch.setattr("attnlaw.theory.kernel.INNER_TOLERANCE", 0.02)
+    jax.clear_caches()
+    rough = attnlaw.solve(DEFAULT, accuracy=0.1)
+    jax.clear_caches()
+    assert rough.residual > 1e-4
+    gap = abs(rough.overlaps.q - exact.overlaps.q)
+    assert gap < 3 * rough.standard_errors["q"]
+
+
 def test_a_start_from_a_neighbour_gives_the_same_answer():
     neighbour = attnlaw.solve(DEFAULT.replace(alpha=1.1))
     cold, warm = attnlaw.solve(DEFAULT), attnlaw.solve(DEFAULT, start=neighbour.overlaps)
@@ -222,6 +264,11 @@ def test_unconverged_is_said_and_carries_the_solution(monkeypatch):
         (lambda: Problem(noise="loud"), "noise must be one finite number, got 'loud'"),
         (lambda: Problem(sample_ratio=None), "must be one finite number, got None"),
         (lambda: Problem.from_dict({"noise": 1.0}), "problem must have the keys"),
+        (lambda: attnlaw.solve(3), "problem must be a Problem, got 3"),
+        (lambda: attnlaw.solve(DEFAULT, seed=2**32), "seed must be below"),
+        (lambda: attnlaw.curve(DEFAULT, seed=-1, alpha=[1.0]), "seed must be a whole number"),
+        (lambda: attnlaw.sample(DEFAULT, 20, 0), "key must be a JAX random key, got 0"),
+        (lambda: attnlaw.PowerLaw(1.2, 10**11), "dim must be at most 10000000"),
         (lambda: attnlaw.solve(DEFAULT, start=Overlaps(-1.0, 0.0, 1.0)), "start must be finite"),
     ],
 )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.numerics.checks import require_count
+from attnlaw.numerics.checks import require_count, require_seed
 from attnlaw.problem import Problem
 from attnlaw.records import Progress, ProgressCallback, silent
 from attnlaw.results import header, plain
@@ -185,6 +185,7 @@ def compare(
         ValueError: bad input, before any long work.
     """
     require_count("repeats", repeats, 1)
+    require_seed(seed)
     key = jax.random.key(seed)
     check_solvable(problem, accuracy)
     for ratio in (problem.sample_ratio, *(TRAINED_RATIOS if curve else ())):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+SCHEMA = 1
+
 
 class Overlaps(NamedTuple):
     """Order parameters of the learned map S.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.problem import Problem
+from attnlaw.records import SCHEMA
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
     from attnlaw.training.fit import Fit
-
-SCHEMA = 1
 
 SOLUTION_KEYS = (
     "train_loss",
@@ -31,6 +30,7 @@ SOLUTION_KEYS = (
     "q",
     "m",
     "sigma",
+    "misalignment",
     "q_hat",
     "m_hat",
     "sigma_hat",
@@ -99,14 +99,17 @@ def solution_values(solution: "Solution") -> dict[str, Any]:
 def solution_record(solution: "Solution") -> dict[str, Any]:
     """A solution as one JSON object."""
     record = header(solution.problem) | solution_values(solution)
-    return plain(record | {"reason": solution.reason} if solution.reason else record)
+    record["standard_errors"] = solution.standard_errors
+    return dict(plain(record | {"reason": solution.reason}))
 
 
 def curve_record(problem: Problem, line: "Curve") -> dict[str, Any]:
     """A curve as one JSON object, a list over the values under each key."""
     rows = [solution_values(solution) for solution in line.solutions]
-    lists = {key: [row[key] for row in rows] for key in SOLUTION_KEYS}
+    lists: dict[str, Any] = {key: [row[key] for row in rows] for key in SOLUTION_KEYS}
     lists["reason"] = [solution.reason for solution in line.solutions]
+    errors = [solution.standard_errors for solution in line.solutions]
+    lists["standard_errors"] = {key: [row[key] for row in errors] for key in errors[0]}
     lists["converged_at"] = lists.pop("converged")
     head = {"field": line.name, "values": line.values, "converged": line.converged}
     return plain(header(problem) | head | lists)
@@ -167,6 +170,8 @@ def solution_dataset(solution: "Solution", grid: int = 800) -> "xr.Dataset":
     data["atom"] = ((), atom, {"long_name": "share of eigenvalues that are zero"})
     for key, value in scalars.items():
         data[key] = ((), value, {"long_name": MEANINGS.get(key, key)})
+    for key, error in solution.standard_errors.items():
+        data[f"{key}_std_error"] = ((), error, {"long_name": f"standard error of {key}"})
     data.attrs["phase"] = solution.phase
     return data
 

@@ -1,6 +1,7 @@
 """The commands: parse, call, print. Heavy rooms are imported when a command runs."""
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import click
@@ -16,8 +17,13 @@ from attnlaw.cli.options import (
     run_options,
     training_options,
 )
+from attnlaw.records import SCHEMA
 
 NOT_CONVERGED = 3
+MANY_MINIMA = 0.3
+TRUST_LESS = (
+    "q, m and sigma can be off by more than their errors, and the theory itself may not hold"
+)
 
 
 @click.command("predict")
@@ -62,6 +68,10 @@ def _predict_point(problem: Any, run: dict[str, Any], folder: Any, as_json: bool
             f"accuracy {accuracy:g} was not reached, "
             f"integration_error is {solution.integration_error:.1e}"
         )
+    if not solution.width_sufficient:
+        _warn_of_width(problem.width_ratio)
+    if solution.two_minima_fraction > MANY_MINIMA:
+        _warn(f"{_share(solution)} of the proximal steps have several minima; {TRUST_LESS}")
     return 0 if solution.converged else _not_converged(solution.reason)
 
 
@@ -89,6 +99,19 @@ def _predict_curve(
     missed = sum(s.converged and s.integration_error > accuracy for s in line.solutions)
     if missed:
         _warn(f"accuracy {accuracy:g} was not reached at {missed} of {len(line.values)} points")
+    manifold = [s for s in line.solutions if s.two_minima_fraction > MANY_MINIMA]
+    if manifold:
+        worst = max(manifold, key=lambda s: s.two_minima_fraction)
+        _warn(
+            f"up to {_share(worst)} of the proximal steps have several minima at {len(manifold)} "
+            f"of {len(line.values)} points; {TRUST_LESS}"
+        )
+    narrow = sum(not s.width_sufficient for s in line.solutions)
+    if narrow:
+        _warn(
+            f"the width κ binds the rank of the layer at {narrow} of {len(line.values)} points; "
+            "there the theory describes a wider one"
+        )
     failed = [
         f"{name} = {value:g}: {solution.reason}"
         for value, solution in zip(line.values, line.solutions, strict=True)
@@ -136,7 +159,12 @@ def train_command(
     if any(fit.rank_ratio * dim >= fit.width < dim for fit in fits):
         _warn_of_width(problem.width_ratio)
     stopped = [fit.relative_gradient for fit in fits if not fit.converged]
-    return 0 if not stopped else _not_converged(f"relative gradient {max(stopped):.1e}")
+    if not stopped:
+        return 0
+    return _not_converged(
+        f"relative gradient {max(stopped):.1e} above {optimiser.tolerance:.0e} in {len(stopped)} "
+        f"of {repeats} layers; try another --method, --seed or a larger --weight-decay"
+    )
 
 
 @click.command("compare")
@@ -207,7 +235,11 @@ def compare_command(
 def explain_command(key: str, as_json: bool) -> None:
     """Explain a printed quantity in one paragraph, with its equation."""
     text = explanations.explain(key)
-    click.echo(json.dumps({"key": key, "explanation": text}) if as_json else text)
+    if as_json:
+        head = {"schema": SCHEMA, "version": version("attnlaw")}
+        click.echo(json.dumps(head | {"key": key, "explanation": text}))
+    else:
+        click.echo(text)
 
 
 def _write(folder: Any, problem: Any, data: Any, name: str, figure: Any) -> None:
@@ -229,6 +261,10 @@ def _warn_of_width(width_ratio: float) -> None:
         f"the width κ = {width_ratio:g} binds the rank of the layer; the theory describes a wider "
         "one"
     )
+
+
+def _share(solution: Any) -> str:
+    return f"{100 * solution.two_minima_fraction:.0f} %"
 
 
 def _warn(message: str) -> None:

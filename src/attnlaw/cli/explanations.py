@@ -12,6 +12,7 @@ SHORT = {
     "m": "overlap of S with the target",
     "Q0": "power of the drawn target",
     "sigma": "response of the scores",
+    "misalignment": "1 − ρ², ρ the cosine of S and S0",
     "q_hat": "noise in S, conjugate of q",
     "m_hat": "signal in S, conjugate of m",
     "sigma_hat": "curvature, conjugate of sigma",
@@ -74,6 +75,11 @@ LONG = {
         "(3.1) and follows from Σ = ∂_δJ/(2δΣ̂), equation (4.1). It grows like 1/λ̃ below the "
         "interpolation threshold."
     ),
+    "misalignment": (
+        "1 − ρ² with ρ = m/√(q·Q0), the cosine between the learned map and the target. It is "
+        "computed by itself, so that it keeps its relative accuracy when noiseless labels bring ρ "
+        "next to 1, where q and m could not tell."
+    ),
     "q_hat": (
         "q̂ = 2α E|g|², the conjugate of q: variance of the noise that finite samples put into "
         "S, equation (3.2). δ = √q̂/m̂."
@@ -122,8 +128,8 @@ LONG = {
         "optimiser. A number whose converged is no should not be compared with anything."
     ),
     "residual": (
-        "The largest change of (log q, atanh ρ, log Σ) under one more undamped application of "
-        "the state-evolution map (3.2)–(4.1); ρ = m/√(q·Q0)."
+        "The largest change of (k log q, atanh ρ, log Σ) under one more undamped application of "
+        "the state-evolution map (3.2)–(4.1); ρ = m/√(q·Q0), k = 1/√(1 − ρ²·Q0/(Q0 + Δ/2))."
     ),
     "iterations": (
         "Evaluations of the state-evolution map (3.2)–(4.1) in the final search, over all Gaussian "
@@ -132,8 +138,9 @@ LONG = {
     ),
     "integration_error": (
         "Relative standard error of test_error over independent scrambles of the Gaussian "
-        "average in (3.1)–(3.3), enlarged for their small number, so that the true value lies "
-        "within two of it about as often as for a Gaussian error."
+        "average in (3.1)–(3.3), and of what is left of the residual, enlarged by 1.22 for the "
+        "small number of scrambles, so that the true value lies within two of it about as often as "
+        "for a Gaussian error."
     ),
     "fixed_points_found": (
         "Distinct solutions of the equations (4.1) met from the different starts (in a curve also "
@@ -152,7 +159,7 @@ LONG = {
         "itself may be unstable."
     ),
     "largest_jump": (
-        "Largest change of (log q, atanh ρ, log Σ) under the map (3.2)–(4.1) when one Gaussian "
+        "Largest change of (k log q, atanh ρ, log Σ) under the map (3.2)–(4.1) when one Gaussian "
         "point passes from one minimum of its proximal problem (3.1) to the other. The residual "
         "cannot be brought below half of it with certainty; it falls like one over the points."
     ),
@@ -160,6 +167,31 @@ LONG = {
     "values": ("The values of that number, one for each entry of the other lists."),
     "converged_at": ("`converged` at each value of a curve; `converged` says whether all are."),
     "reason": ("Why a point did not converge; null where it did."),
+    "standard_errors": (
+        "Absolute standard errors of the quantities that come from the Gaussian average, by name: "
+        "scatter of the mean over eight scrambles, and what is left of the residual. The relative "
+        "one of test_error, enlarged for the small number of scrambles, is integration_error."
+    ),
+    "run": ("The command, seed and sizes that reproduce the numbers."),
+    "dim": ("d, the dimension of a token in the layers that were trained (1.1)."),
+    "width": ("p = κ·d, columns of W in the layers that were trained (1.1)."),
+    "repeats": ("Layers that were trained, each on its own target, data and start."),
+    "theory": ("The quantity by the theory for the limit law of the target, d → ∞."),
+    "theory_at_target": (
+        "The quantity by the theory at the drawn targets' own eigenvalues, mean over repeats. It "
+        "takes the scatter between targets of finite size out of the comparison."
+    ),
+    "trained_mean": ("The quantity in the trained layers, mean over repeats."),
+    "trained_std_error": (
+        "Standard error of trained_mean over repeats; null with one repeat. Most of it is the "
+        "scatter between the drawn targets."
+    ),
+    "difference": (
+        "Mean over repeats of trained − theory at the same drawn target, in units of its own "
+        "standard error (column diff./s.e.). With few repeats that error is itself poorly known, "
+        "and finite dimension alone shifts the mean by one or two per cent at d = 100; null with "
+        "one repeat or no scatter at all."
+    ),
     "seconds": (
         "Wall-clock time of the optimiser of one layer, without drawing the data and measuring "
         "the test error."

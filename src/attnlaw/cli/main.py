@@ -3,19 +3,24 @@
 Exit codes: 0 success, 2 bad input, 3 a computation did not converge, 130 interrupted.
 """
 
+import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.metadata import version
+from types import FrameType
 
 import click
 
 from attnlaw.cli.commands import compare_command, explain_command, predict_command, train_command
 
 INTERRUPTED = 130
+RETRY_SECONDS = 0.05
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
 @click.version_option(version("attnlaw"), prog_name="attnlaw")
 def cli() -> None:
     """Predict what a trained attention layer learns, and check it against trained layers."""
@@ -27,6 +32,7 @@ for _command in (predict_command, train_command, compare_command, explain_comman
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    signal.signal(signal.SIGINT, _interrupt)
     code = run(arguments)
     if code == INTERRUPTED:
         # compiled code may still be running in other threads: leave without tearing it down
@@ -38,11 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    own = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a terminal that cannot show λ must not cost a result
+            stream.reconfigure(errors="replace")
     try:
-        code = cli.main(args=arguments, prog_name="attnlaw", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        click.echo(shown.ctx.get_help() if shown.ctx else "", err=True)
-        return 2
+        with cli.make_context("attnlaw", own) as context:
+            code = cli.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as error:
         return _fail(error.format_message())
     except (KeyboardInterrupt, click.Abort):
@@ -51,6 +62,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, MemoryError, ArithmeticError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__)
     return code if isinstance(code, int) else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, later where the garbage collector would swallow it."""
+    while frame is not None:
+        if "gc_callback" in frame.f_code.co_name:
+            again = threading.Timer(RETRY_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _fail(message: str) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from attnlaw.problem import Problem
@@ -14,6 +15,16 @@ LOGARITHMIC = 10
 MOST_POINTS = 10_000
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+class _Folder(click.Path):
+    """A path that is not the empty word, which pathlib would read as the current folder."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "":
+            self.fail("must name a folder, got an empty name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _PROBLEM_OPTIONS = (
     click.option(
         "--alpha", type=float, default=1.0, show_default=True, help="Sample ratio α = n/d²."
@@ -21,8 +32,8 @@ _PROBLEM_OPTIONS = (
     click.option(
         "--kappa0",
         type=float,
-        default=0.5,
-        show_default=True,
+        default=None,
+        show_default="0.5",
         help="Rank of the Gaussian target over d, κ0 = p0/d.",
     ),
     click.option(
@@ -71,14 +82,14 @@ _PROBLEM_OPTIONS = (
 _RUN_OPTIONS = (
     click.option(
         "--seed",
-        type=click.IntRange(min=0),
+        type=click.IntRange(0, 2**32 - 1),
         default=0,
         show_default=True,
         help="Seed; the same seed prints the same numbers.",
     ),
     click.option(
         "--out",
-        type=click.Path(path_type=Path),
+        type=_Folder(path_type=Path),
         default=None,
         help="Folder for result.nc, problem.json and pictures.",
     ),
@@ -182,17 +193,23 @@ def build_problem(options: dict[str, Any]) -> "Problem":
     )
 
 
-def parse_target(text: str, kappa0: float) -> Any:
+def parse_target(text: str, kappa0: float | None) -> Any:
     """The target law that `--target` names.
 
     Raises:
-        ValueError: the text names no known law and no readable array file.
+        ValueError: the text names no known law and no readable array file, or κ0 is given with a
+            target that has its own rank.
     """
     from attnlaw.spectra.discrete import PowerLaw
     from attnlaw.spectra.laws import MarchenkoPastur
 
     if text == "gaussian":
-        return MarchenkoPastur(kappa0)
+        return MarchenkoPastur(0.5 if kappa0 is None else kappa0)
+    if kappa0 is not None:
+        raise ValueError(
+            f"kappa0 belongs to the gaussian target alone, got {kappa0:g} with {text!r}; leave it "
+            "out"
+        )
     if text.startswith("powerlaw:"):
         parts = text.removeprefix("powerlaw:").split(",")
         try:
@@ -253,7 +270,9 @@ def parse_axis(text: str, problem: "Problem") -> tuple[str, Any]:
             f"curve must read FIELD=START:STOP:COUNT, got {text!r}; for example alpha=0.05:4:50"
         ) from None
     require_axis(problem, name)
-    if not (np.isfinite([start, stop]).all() and start < stop and 2 <= count <= MOST_POINTS):
+    _refuse_twice(name)
+    finite = np.isfinite([start, stop, stop - start]).all()
+    if not (finite and start < stop and 2 <= count <= MOST_POINTS):
         raise ValueError(
             f"curve must have START < STOP and COUNT of at least 2 and at most {MOST_POINTS}, "
             f"got {text!r}; for example {name}=0.1:1:10"
@@ -263,6 +282,19 @@ def parse_axis(text: str, problem: "Problem") -> tuple[str, Any]:
     if start > 0 and stop / start >= LOGARITHMIC:
         return name, np.geomspace(start, stop, count)
     return name, np.linspace(start, stop, count)
+
+
+def _refuse_twice(name: str) -> None:
+    """Raise where the field of a curve is also given as an option of its own."""
+    from attnlaw.problem import ALIASES
+
+    option = next((alias for alias, meant in ALIASES.items() if meant == name), name)
+    context = click.get_current_context(silent=True)
+    if context and context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+        raise ValueError(
+            f"{option} must be given once, got --{option.replace('_', '-')} and --curve {name}=…; "
+            "leave one out"
+        )
 
 
 def _whole_numbers(start: float, stop: float, count: int, text: str) -> list[int]:

@@ -29,6 +29,12 @@ def compute(comparison: Comparison) -> "xr.Dataset":
     ):
         table = [[quantity(record, q) for record in records] for q in QUANTITIES]
         data[name] = (("quantity", "repeat"), table, {"long_name": meaning})
+    for name in ("converged", "relative_gradient"):
+        data[f"trained_{name}"] = ("repeat", [getattr(fit, name) for fit in comparison.fits])
+    data["theory_converged"] = ((), comparison.theory.converged)
+    at_target = [solution.converged for solution in comparison.theory_at_target]
+    data["theory_at_target_converged"] = ("repeat", at_target)
+    data["width_sufficient"] = ((), comparison.theory.width_sufficient)
     data.attrs["dim"] = comparison.dim
     curve = comparison.curve
     if curve is not None:
@@ -79,7 +85,8 @@ def _learning_curve(panel: Any, data: "xr.Dataset") -> None:
     panel.set_xscale("log")
     panel.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
     panel.minorticks_off()
-    panel.set_ylim(0, 1.25 * float(np.max(data["curve_test_error"])))
+    highest = max(float(np.max(data[f"{kind}_test_error"])) for kind in ("curve", "trained"))
+    panel.set_ylim(0, 1.25 * highest)
     panel.set_xlabel("sequences per squared dimension, α = n/d²")
     panel.set_ylabel("test error, train loss")
     panel.set_title("theory (lines) and trained layers (points)")

@@ -22,8 +22,8 @@ def draw(data: "xr.Dataset", panel: Any = None) -> Any:
     if "density" in data:
         notes.append(_density(panel, data))
     panel.set_xlabel("eigenvalue of S")
-    panel.set_ylabel("density of nonzero eigenvalues")
     panel.set_xlim(left=0)
+    panel.set_ylabel("density of nonzero eigenvalues")
     panel.set_ylim(bottom=0)
     panel.text(
         0.97,
@@ -61,5 +61,6 @@ def _density(panel: Any, data: "xr.Dataset") -> str:
     if data["s"].size:
         panel.plot(data["s"], data["density"], color=style.THEORY, label="theory")
     else:
-        panel.plot([], [], color=style.THEORY, label="theory (S = 0)")
+        panel.plot([0, 0], [0, 1], color=style.THEORY, label="theory: S = 0", clip_on=False)
+        panel.set_xlim(right=max(1.0, panel.get_xlim()[1]))
     return f"theory {float(data['atom']):.3f}"

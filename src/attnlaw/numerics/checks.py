@@ -47,6 +47,13 @@ def require_count(name: str, value: Any, least: int, remedy: str = "") -> None:
         raise ValueError(_message(name, rule, value, remedy))
 
 
+def require_seed(value: Any) -> None:
+    """Raise unless `value` is a seed: a whole number in [0, 2³²)."""
+    require_count("seed", value, 0)
+    if value >= 2**32:
+        raise ValueError(_message("seed", "must be below 2**32 = 4294967296", value, ""))
+
+
 def _message(name: str, rule: str, value: Any, remedy: str) -> str:
     shown = value.item() if isinstance(value, np.generic) else value
     return f"{name} {rule}, got {shown!r}" + (f"; {remedy}" if remedy else "")

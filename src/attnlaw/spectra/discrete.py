@@ -12,6 +12,8 @@ from attnlaw.numerics.checks import is_concrete, require_count, require_real
 
 FloatArray = NDArray[np.float64]
 
+MOST_EIGENVALUES = 10_000_000
+
 
 class _Discrete:
     """A law carried by finitely many weighted values."""
@@ -176,7 +178,7 @@ class PowerLaw(_Discrete):
         dim: d, the number of eigenvalues.
 
     Raises:
-        ValueError: γ ≤ 1/2 or d < 2.
+        ValueError: γ ≤ 1/2, d < 2 or d > 10⁷.
 
     Example:
         >>> round(PowerLaw(1.0, 1000).power, 4)
@@ -192,6 +194,8 @@ class PowerLaw(_Discrete):
         if is_concrete(self.exponent) and self.exponent <= 0.5:
             raise ValueError(f"exponent must be above 1/2, got {self.exponent!r}; {remedy}")
         require_count("dim", self.dim, 2)
+        if is_concrete(self.dim) and self.dim > MOST_EIGENVALUES:
+            raise ValueError(f"dim must be at most {MOST_EIGENVALUES}, got {self.dim}")
 
     @property
     def values(self) -> Any:

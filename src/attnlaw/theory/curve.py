@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.numerics.checks import require_seed
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import ALIASES, PARTS, Problem
 from attnlaw.records import Conjugates, Overlaps, Progress, ProgressCallback, silent
@@ -97,6 +98,7 @@ def curve(
         >>> bool((line.test_error[:-1] > line.test_error[1:]).all())
         True
     """
+    require_seed(seed)
     name, values = _checked_axis(problem, axis)
     problems = [problem.replace(**{name: value.item()}) for value in values]
     for own in problems:
@@ -136,7 +138,8 @@ def require_axis(problem: Problem, name: str) -> None:
     """Raise ValueError unless `name` is a number that describes this problem."""
     field_name = ALIASES.get(name, name)
     if problem.part_of(field_name) is None and field_name in PARTS:
+        rank = "kappa0" if hasattr(problem.target, "target_rank_ratio") else "exponent"
         raise ValueError(
             f"curve must run over a number of the problem, got {name!r}; for example alpha, "
-            "weight_decay, noise, kappa0, beta or tokens"
+            f"weight_decay, noise, {rank}, beta or tokens"
         )

@@ -134,9 +134,7 @@ class _Explorer:
             if not fresh:
                 break
 
-    def _candidates(
-        self, rows: list[tuple[int, Candidate]], level: int = FEW
-    ) -> list[Candidate]:
+    def _candidates(self, rows: list[tuple[int, Candidate]], level: int = FEW) -> list[Candidate]:
         if not rows:
             return []
         solved = searched(self.problems, self.averages, rows, level)

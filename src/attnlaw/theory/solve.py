@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.coordinates import to_coordinates
-from attnlaw.numerics.checks import require_positive
+from attnlaw.numerics.checks import require_positive, require_seed
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
@@ -48,7 +48,7 @@ def solve(
         The `Solution`, with convergence evidence and error bars.
 
     Raises:
-        ValueError: λ = 0, or an accuracy out of reach.
+        ValueError: λ = 0, an accuracy out of reach, or a seed outside [0, 2³²).
         ConvergenceError: not converged and `throw`; carries the solution.
 
     Example:
@@ -57,6 +57,7 @@ def solve(
         0.1
     """
     check_solvable(problem, accuracy)
+    require_seed(seed)
     guess = None if start is None else _coordinates_of(problem, start)
     first = point_counts(accuracy)[0]
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
@@ -113,7 +114,9 @@ def _state(solution: Solution) -> str:
 
 
 def check_solvable(problem: Problem, accuracy: float) -> None:
-    """Refuse λ = 0 and accuracies out of reach."""
+    """Refuse what is no problem, λ = 0 and accuracies out of reach."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a Problem, got {problem!r}; for example Problem()")
     require_positive("accuracy", accuracy)
     if problem.attention.tokens > MOST_TOKENS:
         raise ValueError(

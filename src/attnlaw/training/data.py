@@ -90,14 +90,16 @@ def sample(problem: Problem, dim: int, key: jax.Array) -> Data:
         The `Data`.
 
     Raises:
-        ValueError: a dimension that does not fit the target, no sequences, or a size beyond the
-            memory of this machine.
+        ValueError: a dimension that does not fit the target, no sequences, a size beyond the
+            memory of this machine, or a key that is none.
 
     Example:
         >>> import jax
         >>> sample(Problem(sample_ratio=0.5), 20, jax.random.key(0)).count
         200
     """
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise ValueError(f"key must be a JAX random key, got {key!r}; use jax.random.key(0)")
     count = check_drawable(problem, dim)
     number = -(-count // CHUNK)
     size = min(CHUNK, count)
