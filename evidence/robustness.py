@@ -47,6 +47,8 @@ def measure(seed: int, count: int = BLOCK, accuracy: float = 3e-3) -> dict[str, 
         began = time.perf_counter()
         solution = solve(Problem().replace(**fields), accuracy=accuracy, throw=False)
         seconds.append(time.perf_counter() - began)
+        verdict = "" if solution.converged else f", not converged: {solution.reason}"
+        print(f"  problem {index + 1}/{count}: {seconds[-1]:.1f} s{verdict}", flush=True)
         lines.append(
             {
                 "index": index,
