@@ -19,7 +19,7 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 FloatArray = NDArray[np.float64]
 
 MOST_SPREADS = 10
-ROUGH, NEAR = 1e-3, 0.05
+ROUGH, NEAR = 1e-3, 2.0
 
 
 class Answer(NamedTuple):
@@ -146,7 +146,11 @@ class _Explorer:
         self, rows: list[tuple[int, Candidate]], found: list[Candidate]
     ) -> list[Candidate]:
         """What was found, ends near a fixed point that few points blur sought over some more."""
-        near = [k for k, end in enumerate(found) if not end.settled and end.residual <= NEAR]
+        near = [
+            k
+            for k, end in enumerate(found)
+            if not end.settled and end.residual <= NEAR * end.tolerance
+        ]
         again = self._candidates([(rows[k][0], found[k]) for k in near], SOME)
         seen = dict(zip(near, again, strict=True))
         return [seen.get(k, end) for k, end in enumerate(found)]

@@ -62,10 +62,12 @@ def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
     """Where the map keeps the scale of S, found along a grid of it with the rest solved for.
 
     A search can be caught where the map moves little and yet has no fixed point; along the grid
-    the sign of its move of the scale tells.
+    the sign of its move of the scale tells. Past a crossing the scan ends where the map has moved
+    down twice; with more and more minima in the proximal steps every further value costs more.
     """
     start = cold_candidates(problem)[0]
     before: tuple[Candidate, float] | None = None
+    crossed = False
     unit = sharpness(problem, TYPICAL_ANGLE)
     for scale in unit * np.linspace(LOG_Q_FROM, LOG_Q_TO, SCAN_POINTS):
         guess = np.array([scale, *start.coordinates[1:]])
@@ -77,7 +79,10 @@ def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
             continue
         start = Candidate.of(solved, "scanned")
         move = float(solved.step.image[0] - scale)
+        if before is not None and crossed and max(before[1], move) < 0:
+            return
         if before is not None and before[1] > 0 >= move:
+            crossed = True
             share = before[1] / (before[1] - move)
             ends = before[0].coordinates, start.coordinates
             yield Candidate.at(ends[0] + share * (ends[1] - ends[0]), "scanned")
