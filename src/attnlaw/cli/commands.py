@@ -20,7 +20,6 @@ from attnlaw.cli.options import (
 from attnlaw.records import SCHEMA
 
 NOT_CONVERGED = 3
-MANY_MINIMA = 0.3
 TRUST_LESS = (
     "q, m and sigma can be off by more than their errors, and the theory itself may not hold"
 )
@@ -49,6 +48,7 @@ def predict_command(
 def _predict_point(problem: Any, run: dict[str, Any], folder: Any, as_json: bool) -> int:
     from attnlaw.cli.display import print_solution, shown_progress
     from attnlaw.results import solution_dataset, solution_record
+    from attnlaw.theory.solution import MANY_MINIMA
     from attnlaw.theory.solve import solve
 
     accuracy, seed = run["accuracy"], run["seed"]
@@ -81,6 +81,7 @@ def _predict_curve(
     from attnlaw.cli.display import print_curve, shown_progress
     from attnlaw.results import curve_dataset, curve_record
     from attnlaw.theory.curve import curve
+    from attnlaw.theory.solution import MANY_MINIMA
 
     accuracy, seed = run["accuracy"], run["seed"]
     with shown_progress() as progress:

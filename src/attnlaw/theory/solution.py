@@ -8,6 +8,8 @@ from attnlaw.records import Conjugates, Overlaps
 from attnlaw.spectra.grouping import grouped
 from attnlaw.spectra.spectral_law import SpectralLaw
 
+MANY_MINIMA = 0.3
+
 
 class ConvergenceError(RuntimeError):
     """A computation stopped short of its tolerance; `solution` holds where it stopped."""

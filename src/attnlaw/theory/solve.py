@@ -10,13 +10,14 @@ from attnlaw.problem import Problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.line import Answer, refined, solve_line
 from attnlaw.theory.search import SCRAMBLES, Averages
-from attnlaw.theory.solution import ConvergenceError, Solution
+from attnlaw.theory.solution import MANY_MINIMA, ConvergenceError, Solution
 
 FloatArray = NDArray[np.float64]
 
 POINT_COUNTS = (2**10, 2**12, 2**14, 2**16)
 LOOSE_ACCURACY = 3e-3
 MOST_TOKENS = 6
+MOST_OF_JUMPY = 2**12
 
 
 @in_float64
@@ -83,16 +84,27 @@ def refine_until(
     guess: FloatArray | None = None,
     progress: ProgressCallback = silent,
 ) -> Answer:
-    """The answer over as many points as the accuracy needs; given up when two sizes fail."""
+    """The answer over as many points as the accuracy needs; given up when two sizes fail.
+
+    At three tokens or more, where many proximal steps have several minima, an evaluation costs up to
+    a hundred times the usual and the theory is no better than its stability: 2¹² points at most.
+    """
     failures = 0
     for count in point_counts(accuracy)[1:]:
         solution = answer.solution
         failures = 0 if solution.converged else failures + 1
         if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
             break
+        if _is_jumpy(solution) and count > MOST_OF_JUMPY:
+            break
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
         progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))
     return answer
+
+
+def _is_jumpy(solution: Solution) -> bool:
+    many = solution.two_minima_fraction > MANY_MINIMA
+    return many and solution.problem.attention.tokens > 2
 
 
 def _over_more_points(
