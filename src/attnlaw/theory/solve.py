@@ -86,8 +86,8 @@ def refine_until(
 ) -> Answer:
     """The answer over as many points as the accuracy needs; given up when two sizes fail.
 
-    At three tokens or more, where many proximal steps have several minima, an evaluation costs up to
-    a hundred times the usual and the theory is no better than its stability: 2¹² points at most.
+    At three tokens or more, where many proximal steps have several minima, an evaluation costs up
+    to a hundred times the usual and the theory may not even be stable: 2¹² points at most.
     """
     failures = 0
     for count in point_counts(accuracy)[1:]:
