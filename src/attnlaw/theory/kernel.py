@@ -21,7 +21,7 @@ from attnlaw.records import Overlaps
 from attnlaw.theory.observed import Probes, probe
 
 INNER_TOLERANCE = 1e-8
-MAX_EVALUATIONS = 120
+MAX_EVALUATIONS, MAX_OVER_ALL = 120, 40
 FEW, SOME, ALL = 0, 1, 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
@@ -76,6 +76,7 @@ def run(
             over fewer points the Jacobian is measured there.
     """
     scrambles, chunks = points.shape[:2]
+    most = jnp.where(level == ALL, MAX_OVER_ALL, MAX_EVALUATIONS)
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
     used = Used(jnp.where(level == FEW, 1, scrambles), parts[level])
 
@@ -93,7 +94,7 @@ def run(
             job.start,
             job.jacobian,
             tolerance=INNER_TOLERANCE,
-            max_evaluations=jnp.where(index < count, MAX_EVALUATIONS, 0),
+            max_evaluations=jnp.where(index < count, most, 0),
             measure_jacobian=level != ALL,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail

@@ -160,7 +160,7 @@ def _rescued(
     problem: Problem, averages: Averages, answer: Answer, collapse: Future[Collapse]
 ) -> Answer:
     """The answer from other starts, where the first one did not hold over all points."""
-    for start in rescue_starts(problem, averages):
+    for start in rescue_starts(problem, averages, answer.candidate):
         (rescued,) = refined([problem], averages, [start], [collapse])
         if rescued.solution.converged:
             return rescued

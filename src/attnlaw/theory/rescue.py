@@ -28,9 +28,12 @@ def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -
     return _from_larger_decay(problem, averages, candidate)
 
 
-def rescue_starts(problem: Problem, averages: Averages) -> Iterator[Candidate]:
-    """Starts to refine over all points, each made only when it is asked for."""
-    scanned = _scanned(problem, averages)
+def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> Iterator[Candidate]:
+    """Starts to refine over all points, each made only when it is asked for.
+
+    A scan over the same points would find again what has just failed, when that came from one.
+    """
+    scanned = None if failed.start == "scanned" else _scanned(problem, averages)
     if scanned:
         yield scanned
     yield recovered_candidate(problem)
