@@ -1,6 +1,5 @@
 """`solve` against the reference values, limits and its own internal checks."""
 
-import json
 import pickle
 
 import jax
@@ -245,56 +244,6 @@ def test_unconverged_is_said_and_carries_the_solution(monkeypatch):
     assert again.solution.test_error == marked.test_error
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: attnlaw.solve(DEFAULT.replace(weight_decay=0.0)), "ridgeless"),
-        (lambda: attnlaw.solve(DEFAULT, accuracy=0.0), "accuracy must be positive, got 0.0"),
-        (lambda: attnlaw.solve(DEFAULT, accuracy=1e-9), "cannot resolve less"),
-        (lambda: Problem(sample_ratio=-1.0), "sample_ratio = n/d² must be positive, got -1.0"),
-        (lambda: Problem(width_ratio=0.0), "width_ratio = p/d must be positive"),
-        (lambda: Problem(noise=-0.1), "noise must be zero or positive, got -0.1"),
-        (lambda: DEFAULT.replace(weight_decay=-1.0), "weight_decay must be zero or positive"),
-        (lambda: DEFAULT.replace(tokens=1), "tokens must be a whole number of at least 2"),
-        (lambda: DEFAULT.replace(beta=0.0), "beta must be positive"),
-        (lambda: DEFAULT.replace(target_beta=-1.0), "target_beta must be positive"),
-        (lambda: DEFAULT.replace(wieght_decay=1.0), "did you mean weight_decay"),
-        (lambda: DEFAULT.replace(exponent=1.0), "unknown problem field 'exponent'"),
-        (lambda: Problem(target=attnlaw.Atoms([0.0, 0.0])), "only zero eigenvalues"),
-        (lambda: Problem(noise="loud"), "noise must be one finite number, got 'loud'"),
-        (lambda: Problem(sample_ratio=None), "must be one finite number, got None"),
-        (lambda: Problem.from_dict({"noise": 1.0}), "problem must have the keys"),
-        (lambda: attnlaw.solve(3), "problem must be a Problem, got 3"),
-        (lambda: attnlaw.solve(DEFAULT, seed=2**32), "seed must be below"),
-        (lambda: attnlaw.curve(DEFAULT, seed=-1, alpha=[1.0]), "seed must be a whole number"),
-        (lambda: attnlaw.sample(DEFAULT, 20, 0), "key must be a JAX random key, got 0"),
-        (lambda: attnlaw.PowerLaw(1.2, 10**11), "dim must be at most 10000000"),
-        (lambda: attnlaw.solve(DEFAULT, start=Overlaps(-1.0, 0.0, 1.0)), "start must be finite"),
-    ],
-)
-def test_bad_input_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
-@pytest.mark.parametrize(
-    "target",
-    [MarchenkoPastur(0.3), attnlaw.PowerLaw(1.2, 40), attnlaw.Atoms([0.0, 1.0], [0.25, 0.75])],
-)
-def test_problem_json_round_trip(target):
-    problem = DEFAULT.replace(target=target, alpha=0.7, beta=1.5, kappa=0.9)
-    text = json.dumps(problem.to_dict())
-    back = Problem.from_dict(json.loads(text))
-    assert json.dumps(back.to_dict()) == text
-
-
-def test_unknown_kind_in_json_is_refused():
-    record = DEFAULT.to_dict()
-    record["loss"] = {"kind": "hinge"}
-    with pytest.raises(ValueError, match="loss kind must be one of square, got 'hinge'"):
-        Problem.from_dict(record)
-
-
 def test_start_far_away_still_finds_the_solution():
     far = Overlaps(1e-3, 1e-4, 1e3)
     assert attnlaw.solve(DEFAULT, start=far).test_error == pytest.approx(0.0985, rel=5e-3)
@@ -306,40 +255,6 @@ def test_the_caller_s_precision_is_left_alone():
     attnlaw.solve(DEFAULT)
     assert jax.numpy.ones(1).dtype == before == jax.numpy.float32
     assert attnlaw.solve(DEFAULT).residual < 1e-8
-
-
-def test_curve_is_the_line_of_single_solutions():
-    values = [0.1, 0.4, 1.0, 3.0]
-    line = attnlaw.curve(DEFAULT, accuracy=3e-3, alpha=values)
-    assert line.converged
-    assert line.name == "alpha"
-    singles = [attnlaw.solve(DEFAULT.replace(alpha=a), accuracy=3e-3) for a in values]
-    np.testing.assert_allclose(line.test_error, [s.test_error for s in singles], rtol=1e-6)
-    np.testing.assert_allclose(line.q, [s.overlaps.q for s in singles], rtol=1e-6)
-    np.testing.assert_allclose(line.m_hat, [s.conjugates.m_hat for s in singles], rtol=1e-6)
-    assert set(line.fixed_points_found) == {1}
-
-
-def test_curve_passes_through_the_collapse():
-    line = attnlaw.curve(DEFAULT, accuracy=3e-3, weight_decay=[2.0, 3.0, 3.6, 3.7, 5.0])
-    assert list(line.phase) == ["bulk", "bulk", "bulk", "collapsed", "collapsed"]
-
-
-@pytest.mark.slow
-def test_curve_takes_the_lower_of_two_solutions_on_both_sides():
-    """Two fixed points coexist here; each point of the line has the lower Φ of the two."""
-    problem = Problem(noise=0.7921).replace(
-        kappa0=1.869, weight_decay=1.183e-3, beta=2.907, target_beta=2.372
-    )
-    line = attnlaw.curve(problem, alpha=[3.0, 3.5, 3.979])
-    assert line.converged
-    assert line.fixed_points_found[-1] == 2
-    single = attnlaw.solve(problem.replace(alpha=3.979))
-    assert single.fixed_points_found == 2
-    assert line.train_loss[-1] == pytest.approx(single.train_loss, rel=1e-6)
-    higher = attnlaw.solve(problem.replace(alpha=3.979), start=Overlaps(4.74, 3.56, 0.295))
-    assert higher.fixed_points_found == 1
-    assert single.train_loss < higher.train_loss
 
 
 @pytest.mark.parametrize(
@@ -411,27 +326,6 @@ def test_integration_error_falls_faster_than_monte_carlo():
         errors.append(np.sqrt(np.mean([run.standard_errors["test_error"] ** 2 for run in runs])))
     slope = np.polyfit(np.log(counts), np.log(errors), 1)[0]
     assert slope < -0.7
-
-
-def test_curve_over_tokens():
-    line = attnlaw.curve(DEFAULT, accuracy=3e-3, tokens=[2, 3])
-    assert line.test_error[1] > line.test_error[0]
-
-
-@pytest.mark.parametrize(
-    ("axis", "words"),
-    [
-        ({}, "one field with its values"),
-        ({"alpha": []}, "alpha must be a non-empty list"),
-        ({"alpha": [1.0, 0.5]}, "alpha must be sorted"),
-        ({"alhpa": [1.0]}, "did you mean alpha"),
-        ({"alpha": [-1.0, 1.0]}, "must be positive, got -1.0"),
-        ({"weight_decay": [0.0, 1.0]}, "ridgeless"),
-    ],
-)
-def test_bad_axis_is_refused(axis, words):
-    with pytest.raises(ValueError, match=words):
-        attnlaw.curve(DEFAULT, **axis)
 
 
 @pytest.mark.parametrize(("alpha", "decay"), [(0.05, 3e-3), (0.05, 1e-3), (0.01, 1e-3)])

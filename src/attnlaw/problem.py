@@ -10,7 +10,12 @@ import jax
 
 from attnlaw.attention import Tied
 from attnlaw.losses import SquareLoss
-from attnlaw.numerics.checks import is_concrete, require_nonnegative, require_positive
+from attnlaw.numerics.checks import (
+    is_concrete,
+    require_instance,
+    require_nonnegative,
+    require_positive,
+)
 from attnlaw.penalties import WeightDecay
 from attnlaw.spectra.discrete import Atoms, MatrixTarget, PowerLaw
 from attnlaw.spectra.laws import MarchenkoPastur, TargetLaw
@@ -58,7 +63,25 @@ class Problem:
     width_ratio: float = 1.0
     noise: float = 0.5
 
+    def __new__(cls, *parts: Any, **fields: Any) -> "Problem":
+        """Refuse unknown names with the remedy; the fields themselves are set by __init__."""
+        unknown = [name for name in fields if name not in cls.__dataclass_fields__]
+        if unknown:
+            raise ValueError(
+                f"unknown problem field {unknown[0]!r}; numbers of the parts and short names go "
+                f"through replace: Problem().replace({unknown[0]}=...)"
+            )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        if not hasattr(self.target, "cauchy_pair"):
+            raise ValueError(
+                f"target must be a target law, got {self.target!r}; "
+                "for example MarchenkoPastur(0.5)"
+            )
+        require_instance("attention", self.attention, Tied, "for example Tied(tokens=2)")
+        require_instance("loss", self.loss, SquareLoss, "for example SquareLoss()")
+        require_instance("penalty", self.penalty, WeightDecay, "for example WeightDecay(0.1)")
         require_positive("sample_ratio = n/d²", self.sample_ratio)
         require_positive("width_ratio = p/d", self.width_ratio)
         require_nonnegative("noise", self.noise)
@@ -98,18 +121,24 @@ class Problem:
         Raises:
             ValueError: an unknown name, or a value out of its range.
         """
-        own: dict[str, Any] = {}
-        parts: dict[str, dict[str, Any]] = {}
+        named: dict[str, Any] = {}
         for given, value in changes.items():
             name = ALIASES.get(given, given)
-            part = self.part_of(name)
-            if part is None:
-                own[name] = value
-            else:
-                parts.setdefault(part, {})[name] = value
-        for part, fields in parts.items():
-            own[part] = dataclasses.replace(own.get(part, getattr(self, part)), **fields)
-        return dataclasses.replace(self, **own)
+            if name in named:
+                raise ValueError(
+                    f"{name} must be given once, got two; leave one out"
+                )
+            named[name] = value
+        own = {name: named.pop(name) for name in list(named) if name in _own_fields()}
+        replaced = dataclasses.replace(self, **own)
+        parts: dict[str, dict[str, Any]] = {}
+        for name, value in named.items():
+            parts.setdefault(str(replaced.part_of(name)), {})[name] = value
+        inner = {
+            part: dataclasses.replace(getattr(replaced, part), **fields)
+            for part, fields in parts.items()
+        }
+        return dataclasses.replace(replaced, **inner) if inner else replaced
 
     def part_of(self, name: str) -> str | None:
         """The part that holds the field `name`; None for a field of the problem itself.
@@ -117,7 +146,7 @@ class Problem:
         Raises:
             ValueError: this problem has no such field.
         """
-        own = [f.name for f in dataclasses.fields(self)]
+        own = _own_fields()
         if name in own:
             return None
         for part, fields in _FIELDS_OF_PARTS.items():
@@ -160,11 +189,21 @@ class Problem:
         Raises:
             ValueError: a kind that is not known.
         """
-        expected = [f.name for f in dataclasses.fields(cls)]
+        require_instance("problem", record, dict, "give what to_dict wrote")
+        expected = _own_fields()
         if sorted(record) != sorted(expected):
             raise ValueError(f"problem must have the keys {expected}, got {sorted(record)}")
         parts = {name: _build(name, record[name]) for name in _KINDS}
         return cls(**{**record, **parts})
+
+
+def require_problem(value: Any) -> None:
+    """Raise unless `value` is a `Problem`."""
+    require_instance("problem", value, Problem, "for example Problem()")
+
+
+def _own_fields() -> list[str]:
+    return [f.name for f in dataclasses.fields(Problem)]
 
 
 _KINDS: dict[str, dict[str, Any]] = {
@@ -177,6 +216,7 @@ PARTS = tuple(_KINDS)
 
 
 def _build(name: str, record: dict[str, Any]) -> Any:
+    require_instance(name, record, dict, "give what to_dict wrote")
     fields, known = dict(record), _KINDS[name]
     kind = fields.pop("kind", None)
     if kind not in known:

@@ -16,7 +16,7 @@ import click
 
 from attnlaw.cli.commands import compare_command, explain_command, predict_command, train_command
 
-INTERRUPTED = 130
+BAD_INPUT, INTERRUPTED = 2, 130
 RETRY_SECONDS = 0.05
 
 
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     own = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if sys.stdout is None or sys.stderr is None:
+        return BAD_INPUT  # closed by the caller: what was asked for cannot be shown
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a terminal that cannot show λ must not cost a result
@@ -78,4 +80,4 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _fail(message: str) -> int:
     print(f"attnlaw: error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    return BAD_INPUT

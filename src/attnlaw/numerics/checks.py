@@ -13,6 +13,14 @@ def is_concrete(value: Any) -> bool:
     return isinstance(value, bool | int | float | np.number | np.ndarray | str)
 
 
+def require_instance(name: str, value: Any, kinds: type | tuple[type, ...], remedy: str) -> None:
+    """Raise unless `value` is of one of the kinds."""
+    if not isinstance(value, kinds):
+        several = kinds if isinstance(kinds, tuple) else (kinds,)
+        rule = f"must be a {' or '.join(kind.__name__ for kind in several)}"
+        raise ValueError(_message(name, rule, value, remedy))
+
+
 def require_real(name: str, value: Any, remedy: str = "") -> None:
     """Raise unless `value` is one finite real number."""
     if isinstance(value, _NEVER_NUMBERS):

@@ -8,6 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from attnlaw.numerics.checks import require_instance
+
 VARIABLE = "ATTNLAW_COMPILE_CACHE"
 OFF = ("off", "0", "no", "false")
 LARGEST_BYTES = 500_000_000
@@ -28,10 +30,15 @@ def use_compile_cache(folder: str | os.PathLike[str] | None = None) -> Path | No
     Returns:
         The folder in use, or None when the cache is off or cannot be written.
 
+    Raises:
+        ValueError: the folder is neither a text nor a path.
+
     Example:
         >>> use_compile_cache("off") is None
         True
     """
+    if folder is not None:
+        require_instance("folder", folder, (str, os.PathLike), "for example '~/.cache/attnlaw'")
     chosen = str(folder or os.environ.get(VARIABLE, ""))
     if chosen.lower() in OFF:
         return None

@@ -149,7 +149,7 @@ def from_matrix(matrix: ArrayLike) -> MatrixTarget:
     Raises:
         ValueError: the array is not square, finite, symmetric and positive semidefinite.
     """
-    array = np.asarray(matrix, dtype=float)
+    array = _real_array("target matrix", matrix)
     square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.size > 0
     if not square or not np.isfinite(array).all():
         raise ValueError(
@@ -235,7 +235,7 @@ def _in_random_frame(values: Any, key: jax.Array) -> jax.Array:
 
 
 def _eigenvalue_array(name: str, values: ArrayLike) -> FloatArray:
-    array = np.asarray(values, dtype=float)
+    array = _real_array(name, values)
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
         raise ValueError(
             f"{name} must be a finite, non-empty 1-D array, got shape {array.shape}"
@@ -251,10 +251,17 @@ def _eigenvalue_array(name: str, values: ArrayLike) -> FloatArray:
     return array
 
 
+def _real_array(name: str, values: Any) -> FloatArray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise ValueError(f"{name} must be real numbers, got an array of type {array.dtype}")
+    return array.astype(float)
+
+
 def _weight_array(weights: Any, size: int) -> FloatArray:
     if weights is None:
         return np.full(size, 1.0 / size)
-    array = np.asarray(weights, dtype=float)
+    array = _real_array("weights", weights)
     if array.shape != (size,) or not (array > 0).all() or abs(array.sum() - 1) > 1e-9:
         raise ValueError(
             f"weights must be {size} positive numbers that sum to 1, got shape {array.shape} "

@@ -9,12 +9,15 @@ import numpy as np
 
 from attnlaw.channels.channel import conjugates, mean_loss, zero_map_averages
 from attnlaw.channels.scores import ScoreLaw
+from attnlaw.numerics.checks import require_seed
 from attnlaw.numerics.gaussian import normal_points
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.spectra.free_convolution import right_edge_point, subordination
 from attnlaw.spectra.grouping import grouped
+
+MOST_TOKENS = 6
 
 
 class Collapse(NamedTuple):
@@ -63,6 +66,15 @@ def with_grouped_target(problem: Problem) -> Problem:
     return problem if target is problem.target else dataclasses.replace(problem, target=target)
 
 
+def require_few_tokens(problem: Problem) -> None:
+    """Raise unless the Gaussian average is of few enough dimensions for quasi-Monte Carlo."""
+    if problem.attention.tokens > MOST_TOKENS:
+        raise ValueError(
+            f"tokens must be at most {MOST_TOKENS} in the theory, got {problem.attention.tokens}; "
+            "the Gaussian average has T² + T − 2 dimensions; train layers instead"
+        )
+
+
 @in_float64
 def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
     """The weight decay λ_c at and beyond which S = 0 is a stable solution; (5.3).
@@ -74,10 +86,16 @@ def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
     Returns:
         λ_c on the scale of `weight_decay`, the penalty on W (λ̃_c = √κ λ_c).
 
+    Raises:
+        ValueError: more than six tokens, or a seed outside [0, 2³²).
+
     Example:
         >>> round(critical_weight_decay(Problem(sample_ratio=0.2)), 3)
         0.861
     """
+    require_problem(problem)
+    require_few_tokens(problem)
+    require_seed(seed)
     points = normal_points(problem.attention.constraints, 2**14, 4, seed)
     grouped_problem = with_grouped_target(problem)
     critical = float(

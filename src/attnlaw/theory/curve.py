@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlaw.numerics.checks import require_seed
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import ALIASES, PARTS, Problem
+from attnlaw.problem import ALIASES, PARTS, Problem, require_problem
 from attnlaw.records import Conjugates, Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.line import solve_line
 from attnlaw.theory.solution import Solution
@@ -98,6 +98,7 @@ def curve(
         >>> bool((line.test_error[:-1] > line.test_error[1:]).all())
         True
     """
+    require_problem(problem)
     require_seed(seed)
     name, values = _checked_axis(problem, axis)
     problems = [problem.replace(**{name: value.item()}) for value in values]
@@ -128,6 +129,8 @@ def _checked_axis(problem: Problem, axis: dict[str, Any]) -> tuple[str, FloatArr
     values = np.asarray(given)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{name} must be a non-empty list of values, got shape {values.shape}")
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be a list of numbers, got {given!r}")
     if values.size > 1 and not (np.diff(values) > 0).all():
         raise ValueError(f"{name} must be sorted, each value above the one before; sort it first")
     require_axis(problem, name)

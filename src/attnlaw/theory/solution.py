@@ -76,6 +76,16 @@ class Solution:
     standard_errors: dict[str, float] = field(repr=False)
 
     @property
+    def q(self) -> float:
+        """q = Tr S²/d."""
+        return float(self.overlaps.q)
+
+    @property
+    def m(self) -> float:
+        """m = Tr S S0/d."""
+        return float(self.overlaps.m)
+
+    @property
     def mse(self) -> float:
         """‖S − S0‖²_F/d = Q0 − 2m + q (4.4), as q(1 − ρ²) + (m − Q0)²/Q0: nothing cancels."""
         q, m, _, misalignment = self.overlaps

@@ -4,10 +4,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.coordinates import to_coordinates
-from attnlaw.numerics.checks import require_positive, require_seed
+from attnlaw.numerics.checks import (
+    require_instance,
+    require_positive,
+    require_real,
+    require_seed,
+)
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
+from attnlaw.theory.collapse import require_few_tokens
 from attnlaw.theory.line import Answer, refined, solve_line
 from attnlaw.theory.search import SCRAMBLES, Averages
 from attnlaw.theory.solution import MANY_MINIMA, ConvergenceError, Solution
@@ -16,7 +22,6 @@ FloatArray = NDArray[np.float64]
 
 POINT_COUNTS = (2**10, 2**12, 2**14, 2**16)
 LOOSE_ACCURACY = 3e-3
-MOST_TOKENS = 6
 MOST_OF_JUMPY = 2**12
 
 
@@ -68,11 +73,18 @@ def solve(
 
 
 def _coordinates_of(problem: Problem, start: Overlaps) -> FloatArray:
-    q, m, sigma = (float(value) for value in start[:3])
-    if not (np.isfinite([q, m, sigma]).all() and q > 0 and sigma > 0):
-        raise ValueError(f"start must be finite with q > 0 and sigma > 0, got {tuple(start)}")
+    require_instance("start", start, Overlaps, "for example the overlaps of another solution")
+    q, m, sigma, misalignment = start
+    for name, value in zip(Overlaps._fields, start, strict=True):
+        if not (name == "misalignment" and value is None):
+            require_real(f"start.{name}", value)
+    possible = q > 0 and sigma > 0 and m**2 <= q * problem.target_power * (1 + 1e-12)
+    if not (possible and (misalignment is None or 0 <= misalignment <= 1)):
+        raise ValueError(
+            "start must have q > 0, sigma > 0, |m| at most √(q Q0) and misalignment in [0, 1], "
+            f"got {tuple(start)}"
+        )
     known = np.float64(q), np.float64(m), np.float64(sigma)
-    misalignment = start[3] if len(start) > 3 else None
     return np.asarray(to_coordinates(problem, Overlaps(*known, misalignment)))
 
 
@@ -127,14 +139,9 @@ def _state(solution: Solution) -> str:
 
 def check_solvable(problem: Problem, accuracy: float) -> None:
     """Refuse what is no problem, λ = 0 and accuracies out of reach."""
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, got {problem!r}; for example Problem()")
+    require_problem(problem)
+    require_few_tokens(problem)
     require_positive("accuracy", accuracy)
-    if problem.attention.tokens > MOST_TOKENS:
-        raise ValueError(
-            f"tokens must be at most {MOST_TOKENS} in the theory, got {problem.attention.tokens}; "
-            "the Gaussian average has T² + T − 2 dimensions; train layers instead"
-        )
     if accuracy < 1e-6:
         raise ValueError(
             f"accuracy must be at least 1e-06, got {accuracy!r}; "

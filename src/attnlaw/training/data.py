@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnlaw.numerics.checks import require_count
 from attnlaw.numerics.memory import require_memory
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_problem
 
 FloatArray = NDArray[np.float64]
 
@@ -125,6 +125,7 @@ def check_drawable(problem: Problem, dim: int) -> int:
         ValueError: a dimension that does not fit the target, no sequences, or a size beyond the
             memory of this machine.
     """
+    require_problem(problem)
     require_count("dim", dim, 2)
     problem.target.check_dim(dim)
     count = round(problem.sample_ratio * dim**2)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.numerics.checks import require_count
+from attnlaw.numerics.checks import require_count, require_instance
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_problem
 from attnlaw.records import ProgressCallback, silent
 from attnlaw.training.data import Chunk, Data, fresh_chunks, map_scores
 from attnlaw.training.objective import mean_train_error
@@ -92,7 +92,7 @@ def fit(
         The `Fit`; look at `converged` before comparing numbers.
 
     Raises:
-        ValueError: data of another number of tokens.
+        ValueError: data of another number of tokens, or an argument that is not what it should be.
 
     Example:
         >>> import jax
@@ -100,6 +100,10 @@ def fit(
         >>> fit(Problem(), data, test_sequences=2000).converged
         True
     """
+    require_problem(problem)
+    require_instance("data", data, Data, "draw them with sample(problem, dim, key)")
+    method = LBFGS() if method is None else method
+    require_instance("method", method, (LBFGS, Adam), "for example LBFGS()")
     require_count("test_sequences", test_sequences, 2)
     if data.problem.attention.tokens != problem.attention.tokens:
         raise ValueError(
@@ -110,7 +114,7 @@ def fit(
     width = max(1, round(problem.width_ratio * data.dim))
     start = np.asarray(jax.random.normal(start_key, (data.dim, width), dtype=float))
     began = time.perf_counter()
-    found = (method or LBFGS()).minimise(start, data.chunks, problem, progress)
+    found = method.minimise(start, data.chunks, problem, progress)
     seconds = time.perf_counter() - began
     return _measured(problem, data, found, seconds, test_sequences, test_key)
 

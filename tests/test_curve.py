@@ -1,0 +1,64 @@
+"""Curves: all points of a line together."""
+
+import numpy as np
+import pytest
+
+import attnlaw
+from attnlaw import Problem
+
+DEFAULT = Problem()
+
+
+def test_curve_is_the_line_of_single_solutions():
+    values = [0.1, 0.4, 1.0, 3.0]
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, alpha=values)
+    assert line.converged
+    assert line.name == "alpha"
+    singles = [attnlaw.solve(DEFAULT.replace(alpha=a), accuracy=3e-3) for a in values]
+    np.testing.assert_allclose(line.test_error, [s.test_error for s in singles], rtol=1e-6)
+    np.testing.assert_allclose(line.q, [s.overlaps.q for s in singles], rtol=1e-6)
+    np.testing.assert_allclose(line.m_hat, [s.conjugates.m_hat for s in singles], rtol=1e-6)
+    assert set(line.fixed_points_found) == {1}
+
+
+def test_curve_passes_through_the_collapse():
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, weight_decay=[2.0, 3.0, 3.6, 3.7, 5.0])
+    assert list(line.phase) == ["bulk", "bulk", "bulk", "collapsed", "collapsed"]
+
+
+@pytest.mark.slow
+def test_curve_takes_the_lower_of_two_solutions_on_both_sides():
+    """Two fixed points coexist here; each point of the line has the lower Φ of the two."""
+    problem = Problem(noise=0.7921).replace(
+        kappa0=1.869, weight_decay=1.183e-3, beta=2.907, target_beta=2.372
+    )
+    line = attnlaw.curve(problem, alpha=[3.0, 3.5, 3.979])
+    assert line.converged
+    assert line.fixed_points_found[-1] == 2
+    single = attnlaw.solve(problem.replace(alpha=3.979))
+    assert single.fixed_points_found == 2
+    assert line.train_loss[-1] == pytest.approx(single.train_loss, rel=1e-6)
+    higher = attnlaw.solve(problem.replace(alpha=3.979), start=Overlaps(4.74, 3.56, 0.295))
+    assert higher.fixed_points_found == 1
+    assert single.train_loss < higher.train_loss
+
+
+def test_curve_over_tokens():
+    line = attnlaw.curve(DEFAULT, accuracy=3e-3, tokens=[2, 3])
+    assert line.test_error[1] > line.test_error[0]
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [
+        ({}, "one field with its values"),
+        ({"alpha": []}, "alpha must be a non-empty list"),
+        ({"alpha": [1.0, 0.5]}, "alpha must be sorted"),
+        ({"alhpa": [1.0]}, "did you mean alpha"),
+        ({"alpha": [-1.0, 1.0]}, "must be positive, got -1.0"),
+        ({"weight_decay": [0.0, 1.0]}, "ridgeless"),
+    ],
+)
+def test_bad_axis_is_refused(axis, words):
+    with pytest.raises(ValueError, match=words):
+        attnlaw.curve(DEFAULT, **axis)
