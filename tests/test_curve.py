@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import attnlaw
-from attnlaw import Problem
+from attnlaw import Overlaps, Problem
 
 DEFAULT = Problem()
 
