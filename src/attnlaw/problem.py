@@ -125,9 +125,7 @@ class Problem:
         for given, value in changes.items():
             name = ALIASES.get(given, given)
             if name in named:
-                raise ValueError(
-                    f"{name} must be given once, got two; leave one out"
-                )
+                raise ValueError(f"{name} must be given once, got two; leave one out")
             named[name] = value
         own = {name: named.pop(name) for name in list(named) if name in _own_fields()}
         replaced = dataclasses.replace(self, **own)
