@@ -18,6 +18,7 @@ LOG_Q_FROM, LOG_Q_TO = -2.0, 14.0
 TYPICAL_ANGLE = 1.4
 SCAN_POINTS = 15
 LOOSE = 0.05
+LITTLE_NOISE = 0.1
 
 
 def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
@@ -31,12 +32,13 @@ def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -
 def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> Iterator[Candidate]:
     """Starts to refine over all points, each made only when it is asked for.
 
-    A scan over the same points would find again what has just failed, when that came from one.
+    A scan over the same points would find again what has just failed, when one was made before.
     """
-    scanned = None if failed.start == "scanned" else _scanned(problem, averages)
+    scanned = None if failed.start in ("scanned", "continued") else _scanned(problem, averages)
     if scanned:
         yield scanned
-    yield recovered_candidate(problem)
+    if problem.noise <= LITTLE_NOISE:
+        yield recovered_candidate(problem)
 
 
 def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:

@@ -99,7 +99,8 @@ def refine_until(
     """The answer over as many points as the accuracy needs; given up when two sizes fail.
 
     At three tokens or more, where many proximal steps have several minima, an evaluation costs up
-    to a hundred times the usual and the theory may not even be stable: 2¹² points at most.
+    to a hundred times the usual and the theory may not even be stable: 2¹² points at most, and
+    given up when one size fails.
     """
     failures = 0
     for count in point_counts(accuracy)[1:]:
@@ -107,7 +108,7 @@ def refine_until(
         failures = 0 if solution.converged else failures + 1
         if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
             break
-        if _is_jumpy(solution) and count > MOST_OF_JUMPY:
+        if _is_jumpy(solution) and (failures or count > MOST_OF_JUMPY):
             break
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
         progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))
