@@ -17,6 +17,7 @@ CLAIM = (
 PROBLEMS: dict[str, dict[str, Any]] = {
     "default": {},
     "noiseless": {"noise": 0.0},
+    "noiseless, little decay": {"noise": 0.0, "weight_decay": 1e-3},
     "few samples": {"alpha": 0.1, "weight_decay": 0.01},
     "three tokens": {
         "alpha": 0.5, "kappa0": 0.25, "weight_decay": 0.05, "noise": 0.2, "tokens": 3,
