@@ -19,6 +19,7 @@ TYPICAL_ANGLE = 1.4
 SCAN_POINTS = 15
 LOOSE = 0.05
 LITTLE_NOISE = 0.1
+LAST_RESORTS = ("scanned", "continued")
 
 
 def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
@@ -34,7 +35,7 @@ def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> It
 
     A scan over the same points would find again what has just failed, when one was made before.
     """
-    scanned = None if failed.start in ("scanned", "continued") else _scanned(problem, averages)
+    scanned = None if failed.start in LAST_RESORTS else _scanned(problem, averages)
     if scanned:
         yield scanned
     if problem.noise <= LITTLE_NOISE:
