@@ -15,7 +15,6 @@ from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.collapse import require_few_tokens
 from attnlaw.theory.line import Answer, refined, solve_line
-from attnlaw.theory.rescue import LAST_RESORTS
 from attnlaw.theory.search import SCRAMBLES, Averages
 from attnlaw.theory.solution import MANY_MINIMA, ConvergenceError, Solution
 
@@ -100,8 +99,7 @@ def refine_until(
     """The answer over as many points as the accuracy needs; given up when two sizes fail.
 
     At three tokens or more, where many proximal steps have several minima, an evaluation costs up
-    to a hundred times the usual and the theory may not even be stable: 2¹² points at most. One that
-    failed after every kind of start was tried is given up at once.
+    to a hundred times the usual and the theory may not even be stable: 2¹² points at most.
     """
     failures = 0
     for count in point_counts(accuracy)[1:]:
@@ -110,8 +108,6 @@ def refine_until(
         if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
             break
         if _is_jumpy(solution) and count > MOST_OF_JUMPY:
-            break
-        if failures and problem.attention.tokens > 2 and answer.candidate.start in LAST_RESORTS:
             break
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
         progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))
