@@ -98,6 +98,8 @@ def fitted_solution(problem: Problem, side: MatrixSide, test_points: FloatArray)
     """The ridgeless solution where every label is fitted: its matrix side, at no loss."""
     noisy, clean = _errors_of(problem, side.overlaps, test_points)
     nothing = np.zeros_like(noisy)
+    if side.parameters.noise_level == 0:  # S = r S0: no errors, not even those of rounding
+        noisy = clean = nothing
     values = {
         "train_loss": nothing,
         "train_error": nothing,
