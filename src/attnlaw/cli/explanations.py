@@ -212,25 +212,26 @@ LONG = {
     ),
     "evaluations": ("Evaluations of the training objective (1.4) and its gradient."),
     "alpha_interp": (
-        "The sample ratio n/d² up to which the layer trained with vanishing weight decay fits every "
-        "noisy label: ∂_δJ(δ̄, 0)/(4 K_eff δ̄) with δ̄ from equation (6.3), K_eff = (T²+T−2)/2. As Δ "
-        "→ 0 it tends to (1 + 2κ0 − κ0²)/(4 K_eff) for a target of rank κ0 d < d."
+        "The sample ratio n/d² up to which the layer trained with vanishing weight decay fits "
+        "every noisy label: ∂_δJ(δ̄, 0)/(4 K_eff δ̄) with δ̄ from equation (6.3), K_eff = "
+        "(T²+T−2)/2. As Δ → 0 it tends to (1 + 2κ0 − κ0²)/(4 K_eff) for a target of rank κ0 d < d."
     ),
     "noise_level_at_interp": (
-        "δ̄, the noise level of S = r·ReLU(S0 + δZ − ε) at alpha_interp, where ε = 0; it solves Q0 + "
-        "Δ/2 = J(δ̄, 0) − (δ̄/2)·∂_δJ(δ̄, 0), equation (6.3)."
+        "δ̄, the noise level of S = r·ReLU(S0 + δZ − ε) at alpha_interp, where ε = 0; it solves "
+        "Q0 + Δ/2 = J(δ̄, 0) − (δ̄/2)·∂_δJ(δ̄, 0), equation (6.3)."
     ),
     "peak_test_error": (
-        "The test error of the ridgeless layer at alpha_interp, where it peaks. It is finite: there "
-        "m = r(Q0 + Δ/2) and q = r²·J(δ̄, 0) are, and (4.4) gives the error at them (6.3)."
+        "The test error of the ridgeless layer at alpha_interp, where it peaks. It is finite: "
+        "there m = r(Q0 + Δ/2) and q = r²·J(δ̄, 0) are, and (4.4) gives the error at them (6.3)."
     ),
     "peak_mse": (
-        "‖S − S0‖²_F/d = Q0 − 2m + q of the ridgeless layer at alpha_interp, equations (4.4), (6.3)."
+        "‖S − S0‖²_F/d = Q0 − 2m + q of the ridgeless layer at alpha_interp, equations (4.4) "
+        "and (6.3)."
     ),
     "alpha_perf": (
         "The sample ratio n/d² beyond which, without label noise, the layer trained with vanishing "
-        "weight decay is S = (β0/β)·S0 exactly, equation (6.4). Of the target only its rank matters. "
-        "With label noise there is none."
+        "weight decay is S = (β0/β)·S0 exactly, equation (6.4). Of the target only its rank "
+        "matters. With label noise there is none."
     ),
     "alpha_bayes": (
         "The sample ratio n/d² beyond which, without label noise, the best possible estimator is "
