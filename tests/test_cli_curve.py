@@ -101,7 +101,6 @@ def test_ranges(text, expected):
         ("penalty=1:2:3", "curve must run over a number of the problem, got 'penalty'"),
         ("alpha=1:2:99999999999", "at most 10000"),
         ("alpha=-1:2:3", "sample_ratio = n/d² must be positive"),
-        ("weight_decay=0:1:3", "ridgeless"),
         ("tokens=2:3:4", "curve over tokens must hit whole numbers"),
         ("tokens=1:3:3", "tokens must be a whole number of at least 2"),
     ],

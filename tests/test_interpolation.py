@@ -19,6 +19,10 @@ def alpha_interp(problem):
     return alpha_at_end(problem, end_of_interpolation(problem))
 
 
+def fitted(problem):
+    return interpolating(problem, end_of_interpolation(problem))
+
+
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("tau", [0.0, 0.3, 1.0, 1.9, 2.0])
 def test_semicircle_moments(power, tau):
@@ -31,7 +35,7 @@ def test_semicircle_moments(power, tau):
     [(0.1, 1.68852, 1.10021, 1.46520, 1.03738), (0.12, 1.53393, 0.71704, None, None)],
 )
 def test_reference_rows(alpha, delta, epsilon, q, m):
-    found = interpolating(Problem(sample_ratio=alpha))
+    found = fitted(Problem(sample_ratio=alpha))
     assert found.noise_level == pytest.approx(delta, rel=1e-5)
     assert found.threshold == pytest.approx(epsilon, rel=1e-5)
     if q is not None:
@@ -74,7 +78,7 @@ def test_perfect_recovery_depends_on_the_rank_alone():
     # just below it the general equations have a solution with small δ, whatever the law
     for law in laws:
         problem = Problem(target=law, noise=0.0, sample_ratio=0.999 * found[0])
-        assert 0 < interpolating(problem).noise_level < 0.1
+        assert 0 < fitted(problem).noise_level < 0.1
 
 
 @pytest.mark.parametrize("kappa0", [0.1, 0.5, 0.9])
@@ -101,7 +105,7 @@ def test_tokens_enter_through_the_constraints_alone(share):
     rows = []
     for tokens in (2, 3, 5):
         problem = Problem().replace(tokens=tokens)
-        found = interpolating(problem.replace(alpha=share * 0.3 / problem.attention.constraints))
+        found = fitted(problem.replace(alpha=share * 0.3 / problem.attention.constraints))
         rows.append([found.noise_level, found.threshold, found.upper.second])
     np.testing.assert_allclose(rows, np.tile(rows[0], (3, 1)), rtol=1e-8)
 
@@ -115,12 +119,12 @@ def test_both_equations_hold_over_the_phase(target, noise):
     last = alpha_interp(problem) if noise else alpha_of_perfect_recovery(problem)
     for share in (0.01, 0.3, 0.9, 0.99):
         own = problem.replace(alpha=share * last)
-        delta, epsilon, upper = interpolating(own)
+        delta, epsilon, upper = fitted(own)
         assert epsilon > 0
         constraints = own.attention.constraints
         assert upper.noise_derivative == pytest.approx(
             4 * own.sample_ratio * constraints * delta, rel=1e-8
         )
-        fitted = upper.second - delta / 2 * upper.noise_derivative
-        fitted -= epsilon * upper.threshold_derivative
-        assert fitted == pytest.approx(own.score_variance, rel=1e-8)
+        explained = upper.second - delta / 2 * upper.noise_derivative
+        explained -= epsilon * upper.threshold_derivative
+        assert explained == pytest.approx(own.score_variance, rel=1e-8)

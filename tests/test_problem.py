@@ -14,7 +14,6 @@ POWER = attnlaw.PowerLaw(1.2, 100)
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: attnlaw.solve(DEFAULT.replace(weight_decay=0.0)), "ridgeless"),
         (lambda: attnlaw.solve(DEFAULT, accuracy=0.0), "accuracy must be positive, got 0.0"),
         (lambda: attnlaw.solve(DEFAULT, accuracy=1e-9), "cannot resolve less"),
         (lambda: Problem(sample_ratio=-1.0), "sample_ratio = n/d² must be positive, got -1.0"),

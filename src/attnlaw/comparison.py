@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.checks import require_count, require_seed
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_decay
 from attnlaw.records import Progress, ProgressCallback, silent
 from attnlaw.results import header, plain
 from attnlaw.spectra.discrete import Atoms
@@ -188,6 +188,7 @@ def compare(
     require_seed(seed)
     key = jax.random.key(seed)
     check_solvable(problem, accuracy)
+    require_decay(problem)
     for ratio in (problem.sample_ratio, *(TRAINED_RATIOS if curve else ())):
         check_drawable(problem.replace(sample_ratio=ratio), dim)
     settings: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "throw": False}

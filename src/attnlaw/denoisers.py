@@ -42,7 +42,7 @@ class EigenThreshold:
         """η = m̂/Σ̂, δ = √q̂/m̂, ε = 2λ̃/m̂ (theory §4)."""
         return SpectralParameters(
             conjugates.m_hat / conjugates.sigma_hat,
-            jnp.sqrt(conjugates.q_hat) / conjugates.m_hat,
+            conjugates.q_hat**0.5 / conjugates.m_hat,
             2 * decay / conjugates.m_hat,
         )
 

@@ -195,6 +195,15 @@ class Problem:
         return cls(**{**record, **parts})
 
 
+def require_decay(problem: "Problem") -> None:
+    """Raise ValueError unless λ > 0, where layers are trained to be laid beside the theory."""
+    if problem.penalty.weight_decay == 0:
+        raise ValueError(
+            "weight_decay must be positive to train a layer, got 0.0; without a penalty many "
+            "layers can fit the labels alike, so take a small one such as 1e-4 for the limit λ → 0⁺"
+        )
+
+
 def require_problem(value: Any) -> None:
     """Raise unless `value` is a `Problem`."""
     require_instance("problem", value, Problem, "for example Problem()")

@@ -1,5 +1,6 @@
 """Records as JSON objects, xarray datasets and files: the one room that knows xarray."""
 
+import dataclasses
 import json
 import math
 import os
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
+    from attnlaw.theory.thresholds import Thresholds
     from attnlaw.training.fit import Fit
 
 SOLUTION_KEYS = (
@@ -135,6 +137,11 @@ def curve_dataset(problem: Problem, line: "Curve") -> "xr.Dataset":
     reasons = [solution.reason or "" for solution in line.solutions]
     data["reason"] = (line.name, reasons, {"long_name": "why a point did not converge"})
     return data
+
+
+def thresholds_record(problem: Problem, found: "Thresholds") -> dict[str, Any]:
+    """Thresholds as one JSON object, null with a reason where there is none."""
+    return plain(header(problem) | dataclasses.asdict(found))
 
 
 def fits_record(problem: Problem, fits: "list[Fit]") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from attnlaw.cli.options import (
     build_method,
     build_problem,
     curve_option,
+    json_option,
     parse_axis,
     problem_options,
     run_options,
@@ -133,6 +134,7 @@ def train_command(
 
     from attnlaw.cli.display import print_fits, shown_progress
     from attnlaw.numerics.checks import require_count
+    from attnlaw.problem import require_decay
     from attnlaw.records import Progress
     from attnlaw.results import fits_dataset, fits_record, prepare_folder
     from attnlaw.training.data import sample
@@ -140,6 +142,7 @@ def train_command(
 
     problem, optimiser = build_problem(options), build_method(method)
     require_count("repeats", repeats, 1)
+    require_decay(problem)
     run = {"command": "train", "seed": seed, "dim": dim, "repeats": repeats, "method": method}
     folder = prepare_folder(out) if out else None
     key, fits = jax.random.key(seed), []
@@ -232,7 +235,7 @@ def compare_command(
 
 @click.command("explain")
 @click.argument("key")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def explain_command(key: str, as_json: bool) -> None:
     """Explain a printed quantity in one paragraph, with its equation."""
     text = explanations.explain(key)

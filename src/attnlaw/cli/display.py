@@ -1,5 +1,6 @@
 """Tables on stdout, progress on stderr."""
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from attnlaw.comparison import Comparison
     from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
+    from attnlaw.theory.thresholds import Thresholds
     from attnlaw.training.fit import Fit
 
 CURVE_COLUMNS = ("train_loss", "train_error", "test_error", "mse", "rank_ratio")
@@ -68,6 +70,17 @@ def print_curve(line: "Curve") -> None:
             solution.phase,
             _shown(solution.converged),
         )
+    _console().print(table)
+
+
+def print_thresholds(found: "Thresholds") -> None:
+    """Thresholds as a table, with the reason where there is none."""
+    table = _table("quantity", "value", "meaning")
+    values = dataclasses.asdict(found)
+    reasons = values.pop("reasons")
+    for key, value in values.items():
+        told = f"{SHORT[key]}; {reasons[key]}" if key in reasons else SHORT[key]
+        table.add_row(key, _shown(value), told)
     _console().print(table)
 
 

@@ -15,6 +15,7 @@ from types import FrameType
 import click
 
 from attnlaw.cli.commands import compare_command, explain_command, predict_command, train_command
+from attnlaw.cli.thresholds import thresholds_command
 
 BAD_INPUT, INTERRUPTED = 2, 130
 RETRY_SECONDS = 0.05
@@ -26,7 +27,13 @@ def cli() -> None:
     """Predict what a trained attention layer learns, and check it against trained layers."""
 
 
-for _command in (predict_command, train_command, compare_command, explain_command):
+for _command in (
+    predict_command,
+    train_command,
+    compare_command,
+    thresholds_command,
+    explain_command,
+):
     cli.add_command(_command)
 
 

@@ -25,7 +25,14 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-_PROBLEM_OPTIONS = (
+_WEIGHT_DECAY: Decorator = click.option(
+    "--weight-decay",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Penalty λ on the factor W; 0 predicts the ridgeless limit λ → 0⁺.",
+)
+_LAYER_OPTIONS = (
     click.option(
         "--alpha", type=float, default=1.0, show_default=True, help="Sample ratio α = n/d²."
     ),
@@ -35,13 +42,6 @@ _PROBLEM_OPTIONS = (
         default=None,
         show_default="0.5",
         help="Rank of the Gaussian target over d, κ0 = p0/d.",
-    ),
-    click.option(
-        "--weight-decay",
-        type=float,
-        default=0.1,
-        show_default=True,
-        help="Penalty λ on the factor W.",
     ),
     click.option(
         "--noise",
@@ -79,21 +79,25 @@ _PROBLEM_OPTIONS = (
         "a file (1-D eigenvalues or a symmetric matrix).",
     ),
 )
+seed_option: Decorator = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Seed; the same seed prints the same numbers.",
+)
+json_option: Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object."
+)
 _RUN_OPTIONS = (
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        default=0,
-        show_default=True,
-        help="Seed; the same seed prints the same numbers.",
-    ),
+    seed_option,
     click.option(
         "--out",
         type=_Folder(path_type=Path),
         default=None,
         help="Folder for result.nc, problem.json and pictures.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    json_option,
 )
 _TRAINING_OPTIONS = (
     click.option(
@@ -138,7 +142,17 @@ curve_option: Decorator = click.option(
 
 
 def problem_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that describe a problem; a command that has them compiles, so use the cache."""
+    """The options that describe a problem."""
+    return _applied((*_LAYER_OPTIONS, _WEIGHT_DECAY), _with_cache(function))
+
+
+def layer_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that describe a problem but for its penalty."""
+    return _applied(_LAYER_OPTIONS, _with_cache(function))
+
+
+def _with_cache(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command about a problem, which compiles and therefore uses the cache."""
 
     @wraps(function)
     def with_cache(*args: Any, **kwargs: Any) -> Any:
@@ -147,7 +161,7 @@ def problem_options(function: Callable[..., Any]) -> Callable[..., Any]:
         use_compile_cache()
         return function(*args, **kwargs)
 
-    return _applied(_PROBLEM_OPTIONS, with_cache)
+    return with_cache
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,23 +184,17 @@ def build_problem(options: dict[str, Any]) -> "Problem":
     """Take the problem's options out of `options` and build the problem.
 
     Raises:
-        ValueError: a value out of its range, an unknown target, or λ = 0.
+        ValueError: a value out of its range, or an unknown target.
     """
     from attnlaw.attention import Tied
     from attnlaw.penalties import WeightDecay
     from attnlaw.problem import Problem
 
     target = parse_target(options.pop("target"), options.pop("kappa0"))
-    decay = options.pop("weight_decay")
-    if decay == 0:
-        raise ValueError(
-            "weight_decay must be positive, got 0.0; the ridgeless limit is not available yet, "
-            "use a small value such as 1e-4"
-        )
     return Problem(
         target=target,
         attention=Tied(options.pop("tokens"), options.pop("beta"), options.pop("target_beta")),
-        penalty=WeightDecay(decay),
+        penalty=WeightDecay(options.pop("weight_decay", 0.0)),
         sample_ratio=options.pop("alpha"),
         width_ratio=options.pop("kappa"),
         noise=options.pop("noise"),

@@ -135,6 +135,13 @@ def both_integrals(
     return UpperIntegrals(*upper, edge), Integrals(*sides[:, 1])
 
 
+@jax.jit
+def compiled_boundary_point(law: Any, noise_level: Any, x: Any) -> Any:
+    """`boundary_point`, compiled, started above the whole support."""
+    edge = subordination(law, noise_level, right_edge_point(law, noise_level) + 0j).real
+    return boundary_point(law, noise_level, x, edge + noise_level + jnp.abs(x))
+
+
 @partial(jax.jit, static_argnames=("levels", "order"))
 def compiled_upper_integrals(
     law: Any, noise_level: Any, threshold: Any, levels: int = 26, order: int = 16

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.denoisers import EigenThreshold, MatrixSide, SpectralParameters
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.theory.collapse import Collapse
-from attnlaw.theory.kernel import Solved, tolerance, zero_map_test_errors
+from attnlaw.theory.kernel import Solved, map_test_errors, tolerance
 from attnlaw.theory.observed import observed
 from attnlaw.theory.solution import Solution
 
@@ -67,7 +68,7 @@ def collapsed_solution(
     problem: Problem, flat: Collapse, test_points: FloatArray, found: int, iterations: int
 ) -> Solution:
     """The solution S = 0."""
-    noisy, clean = (np.asarray(e) for e in zero_map_test_errors(problem, test_points))
+    noisy, clean = _errors_of(problem, Overlaps(0.0, 0.0, 0.0, 1.0), test_points)
     loss = np.asarray(flat.loss)
     nothing = np.zeros_like(loss)
     values = {
@@ -79,24 +80,83 @@ def collapsed_solution(
         "misalignment": nothing + 1,
         **{name: np.asarray(value) for name, value in flat.conjugates._asdict().items()},
     }
+    return _exact(
+        problem,
+        values,
+        parameters=EigenThreshold().parameters(
+            Conjugates(*(float(np.mean(hat)) for hat in flat.conjugates)),
+            problem.weight_decay_scaled,
+        ),
+        iterations=iterations,
+        fixed_points_found=found,
+        start="collapsed",
+        test_points=test_points,
+    )
+
+
+def fitted_solution(problem: Problem, side: MatrixSide, test_points: FloatArray) -> Solution:
+    """The ridgeless solution where every label is fitted: its matrix side, at no loss."""
+    noisy, clean = _errors_of(problem, side.overlaps, test_points)
+    nothing = np.zeros_like(noisy)
+    if side.parameters.noise_level == 0:  # S = r S0: no errors, not even those of rounding
+        noisy = clean = nothing
+    values = {
+        "train_loss": nothing,
+        "train_error": nothing,
+        "test_error": noisy,
+        "test_error_clean": clean,
+        "trace": nothing + side.trace,
+        "rank_ratio": nothing + side.rank_ratio,
+        **{name: nothing + value for name, value in side.overlaps._asdict().items()},
+        "sigma": nothing + np.inf,
+        **dict.fromkeys(Conjugates._fields, nothing),
+    }
+    return _exact(
+        problem,
+        values,
+        parameters=side.parameters,
+        iterations=0,
+        fixed_points_found=1,
+        start="ridgeless",
+        test_points=test_points,
+    )
+
+
+def _errors_of(
+    problem: Problem, overlaps: Overlaps, test_points: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    noisy, clean = map_test_errors(problem, overlaps, test_points)
+    return np.asarray(noisy), np.asarray(clean)
+
+
+def _exact(
+    problem: Problem,
+    values: dict[str, FloatArray],
+    *,
+    parameters: SpectralParameters,
+    test_points: FloatArray,
+    **evidence: Any,
+) -> Solution:
+    """A solution in closed form, but for its test errors."""
     return _assembled(
         problem,
         values,
         {},
+        parameters=parameters,
         converged=True,
         reason=None,
         residual=0.0,
         largest_jump=0.0,
-        iterations=iterations,
-        fixed_points_found=found,
-        start="collapsed",
-        points=test_points.shape[0] * test_points.shape[-1],
+        points=test_points.shape[0] * test_points.shape[1] * test_points.shape[-1],
         two_minima_fraction=0.0,
+        **evidence,
     )
 
 
 def _standard_error(own: FloatArray, moved: float | None) -> float:
     """Of the mean over scrambles, and how far the rest of the residual may move it."""
+    if not np.isfinite(own).all():
+        return 0.0
     scatter = np.std(own, ddof=1) / np.sqrt(len(own))
     return float(scatter if moved is None else np.hypot(scatter, moved - np.mean(own)))
 
@@ -105,21 +165,28 @@ def _assembled(
     problem: Problem,
     values: dict[str, FloatArray],
     left_over: dict[str, float],
+    *,
+    parameters: SpectralParameters | None = None,
     **evidence: Any,
 ) -> Solution:
+    """The solution from one value a scramble; η, δ and ε by the conjugates unless given."""
     means = {name: float(np.mean(own)) for name, own in values.items()}
     errors = {name: _standard_error(own, left_over.get(name)) for name, own in values.items()}
+    hats = Conjugates(means["q_hat"], means["m_hat"], means["sigma_hat"])
+    known = parameters or EigenThreshold().parameters(hats, problem.weight_decay_scaled)
+    uncertain = SMALL_SAMPLE * errors["test_error"]
     return Solution(
         problem=problem,
         overlaps=Overlaps(*(means[name] for name in Overlaps._fields)),
-        conjugates=Conjugates(means["q_hat"], means["m_hat"], means["sigma_hat"]),
+        conjugates=hats,
+        parameters=SpectralParameters(*map(float, known)),
         train_loss=means["train_loss"],
         train_error=means["train_error"],
         test_error=means["test_error"],
         test_error_clean=means["test_error_clean"],
         trace=means["trace"],
         rank_ratio=means["rank_ratio"],
-        integration_error=SMALL_SAMPLE * errors["test_error"] / means["test_error"],
+        integration_error=uncertain / means["test_error"] if uncertain else 0.0,
         standard_errors=errors,
         **evidence,
     )

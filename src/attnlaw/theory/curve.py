@@ -13,6 +13,7 @@ from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import ALIASES, PARTS, Problem, require_problem
 from attnlaw.records import Conjugates, Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.line import solve_line
+from attnlaw.theory.ridgeless import closed_form
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.solve import (
     averages,
@@ -110,13 +111,19 @@ def curve(
             for own in problems
         )
         return Curve(name, values, solved)
-    answers = solve_line(problems, averages(problem, point_counts(accuracy)[0], seed))
-    solutions = []
-    for index, (own, answer) in enumerate(zip(problems, answers, strict=True)):
+    solutions = [
+        closed_form(own, accuracy, seed) if own.weight_decay_scaled == 0 else None
+        for own in problems
+    ]
+    places = [index for index, known in enumerate(solutions) if known is None]
+    count = point_counts(accuracy)[0]
+    line = [problems[index] for index in places]
+    answers = solve_line(line, averages(problem, count, seed)) if line else []
+    for index, own, answer in zip(places, line, answers, strict=True):
         progress(Progress("curve", index, len(problems), f"{name} = {values[index]:.4g}"))
         solution = refine_until(own, answer, accuracy, seed).solution
-        solutions.append(judged(solution, throw))
-    return Curve(name, values, tuple(solutions))
+        solutions[index] = judged(solution, throw)
+    return Curve(name, values, tuple(known for known in solutions if known is not None))
 
 
 def _checked_axis(problem: Problem, axis: dict[str, Any]) -> tuple[str, FloatArray]:

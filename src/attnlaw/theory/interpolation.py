@@ -112,16 +112,19 @@ def semicircle_moment(power: int, tau: float) -> float:
     return float(second - 2 * tau * first + tau**2 * mass)
 
 
-def interpolating(problem: Problem) -> Interpolation:
+def interpolating(problem: Problem, end: Interpolation | None) -> Interpolation:
     """δ and ε of the interpolating phase; (6.1) and (6.2).
 
     ∂_δJ = 4α K_eff δ and Q0 + Δ/2 = J − (δ/2)∂_δJ − ε∂_εJ. Where the first attempt fails, the curve
     of (6.2) in (log δ, ε/δ), on which (6.1) gives α, is traced from the end of the phase.
 
+    Args:
+        problem: the problem, of α below the end of its interpolating phase.
+        end: that end, of `end_of_interpolation`.
+
     Raises:
         RuntimeError: the two equations were not solved to rounding.
     """
-    end = end_of_interpolation(problem)
     alpha = float(problem.sample_ratio)
     scale = end.noise_level if end else float(problem.target_power) ** 0.5
     guesses = [np.array([np.log(scale), ratio]) for ratio in GUESSES]

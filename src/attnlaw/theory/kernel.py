@@ -116,13 +116,12 @@ def run(
 
 
 @jax.jit
-def zero_map_test_errors(problem: Problem, test_points: Any) -> tuple[Any, Any]:
-    """Test error and noiseless test error of S = 0, for each scramble of chunks."""
-    zero = Overlaps(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
+def map_test_errors(problem: Problem, overlaps: Overlaps, test_points: Any) -> tuple[Any, Any]:
+    """Test error and noiseless test error at given q and m, for each scramble of chunks."""
 
     def one(chunks: Any) -> tuple[Any, Any]:
         errors: tuple[Any, Any] = mean_over_chunks(
-            lambda points: test_errors(problem, zero, points), chunks, chunks.shape[0]
+            lambda points: test_errors(problem, overlaps, points), chunks, chunks.shape[0]
         )
         return errors
 

@@ -20,6 +20,7 @@ SCAN_POINTS = 15
 LOOSE = 0.05
 LITTLE_NOISE = 0.1
 LAST_RESORTS = ("scanned", "continued")
+LEAST_DECAY = 1e-6
 
 
 def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
@@ -45,8 +46,10 @@ def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> It
 def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
     """Follow the solution down from a larger weight decay, where the map contracts."""
     starts = cold_candidates(problem)
-    for factor in DECAY_FACTORS:
-        nearby = problem.replace(weight_decay=problem.penalty.weight_decay * factor)
+    own = problem.penalty.weight_decay
+    decays = [max(own, LEAST_DECAY) * factor for factor in DECAY_FACTORS]
+    for decay in decays if own >= LEAST_DECAY else [*decays, own]:
+        nearby = problem.replace(weight_decay=decay)
         solved = searched([nearby], averages, [(0, start) for start in starts], FEW)
         found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
         candidate = lowest(found)

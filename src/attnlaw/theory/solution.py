@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from attnlaw.denoisers import SpectralParameters
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.spectra.grouping import grouped
 from attnlaw.spectra.spectral_law import SpectralLaw
 
 MANY_MINIMA = 0.3
+# noise level and threshold, over √Q0, at which the spectrum of an exactly recovered S0 is drawn
+SHARP_NOISE, SHARP_THRESHOLD = 1e-6, 3e-6
 
 
 class ConvergenceError(RuntimeError):
@@ -33,7 +36,8 @@ class Solution:
     Attributes:
         problem: what was solved.
         overlaps: q = Tr S²/d, m = Tr S S0/d, Σ, and misalignment = 1 − ρ², ρ = m/√(q Q0).
-        conjugates: q̂, m̂, Σ̂.
+        conjugates: q̂, m̂, Σ̂; zero where a ridgeless layer fits every label (then Σ is infinite).
+        parameters: η, δ, ε of the learned S = η (S0 + δZ − ε)₊.
         train_loss: Φ = lim L/d², penalty included (4.2).
         train_error: mean loss of a training sequence, E ℓ(h*).
         test_error: E Σ_ab (Y − A)²_ab on fresh sequences with noisy labels (4.4).
@@ -57,6 +61,7 @@ class Solution:
     problem: Problem
     overlaps: Overlaps
     conjugates: Conjugates
+    parameters: SpectralParameters
     train_loss: float
     train_error: float
     test_error: float
@@ -95,17 +100,17 @@ class Solution:
     @property
     def scale(self) -> float:
         """η = m̂/Σ̂."""
-        return float(self.conjugates.m_hat / self.conjugates.sigma_hat)
+        return self.parameters.scale
 
     @property
     def noise_level(self) -> float:
         """δ = √q̂/m̂."""
-        return float(self.conjugates.q_hat**0.5 / self.conjugates.m_hat)
+        return self.parameters.noise_level
 
     @property
     def threshold(self) -> float:
         """ε = 2λ̃/m̂."""
-        return float(2 * self.problem.weight_decay_scaled / self.conjugates.m_hat)
+        return self.parameters.threshold
 
     @property
     def width_sufficient(self) -> bool:
@@ -114,9 +119,13 @@ class Solution:
 
     @cached_property
     def spectrum(self) -> SpectralLaw:
-        """Predicted eigenvalue law of S (5.1)."""
+        """Predicted eigenvalue law of S (5.1); an exactly recovered S0 is a hair blurred."""
         target = grouped(self.problem.target)
-        return SpectralLaw(self.scale, self.noise_level, self.threshold, target)
+        noise_level, threshold = self.noise_level, self.threshold
+        if noise_level == 0:
+            size = float(self.problem.target_power) ** 0.5
+            noise_level, threshold = SHARP_NOISE * size, SHARP_THRESHOLD * size
+        return SpectralLaw(self.scale, noise_level, threshold, target)
 
     @cached_property
     def phase(self) -> str:
@@ -138,4 +147,5 @@ class Solution:
         """|Φ − (α E ℓ + λ̃ Tr S/d)|/Φ, an internal check (4.3)."""
         problem = self.problem
         direct = problem.sample_ratio * self.train_error + problem.weight_decay_scaled * self.trace
-        return abs(self.train_loss - direct) / abs(self.train_loss)
+        gap = abs(self.train_loss - direct)
+        return gap / abs(self.train_loss) if gap else 0.0

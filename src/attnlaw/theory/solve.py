@@ -15,6 +15,7 @@ from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.collapse import require_few_tokens
 from attnlaw.theory.line import Answer, refined, solve_line
+from attnlaw.theory.ridgeless import closed_form
 from attnlaw.theory.search import SCRAMBLES, Averages
 from attnlaw.theory.solution import MANY_MINIMA, ConvergenceError, Solution
 
@@ -43,7 +44,7 @@ def solve(
     S = (β0/β) S0 is not accepted.
 
     Args:
-        problem: the problem; λ > 0.
+        problem: the problem; λ = 0 stands for the ridgeless limit λ → 0⁺ (6.1)–(6.4).
         accuracy: wanted relative standard error of test_error.
         seed: seed of the scrambles; the same seed gives the same numbers.
         start: order parameters to start from, for continuation.
@@ -54,7 +55,8 @@ def solve(
         The `Solution`, with convergence evidence and error bars.
 
     Raises:
-        ValueError: λ = 0, an accuracy out of reach, or a seed outside [0, 2³²).
+        ValueError: an accuracy out of reach, too many tokens, a seed outside [0, 2³²), or a start
+            that no layer can have.
         ConvergenceError: not converged and `throw`; carries the solution.
 
     Example:
@@ -64,12 +66,50 @@ def solve(
     """
     check_solvable(problem, accuracy)
     require_seed(seed)
+    if problem.weight_decay_scaled == 0:
+        fitted = closed_form(problem, accuracy, seed)
+        if fitted is not None:
+            return fitted
     guess = None if start is None else _coordinates_of(problem, start)
     first = point_counts(accuracy)[0]
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
     progress(Progress("solve", first, POINT_COUNTS[-1], _state(answer.solution)))
     answer = refine_until(problem, answer, accuracy, seed, guess, progress)
     return judged(answer.solution, throw)
+
+
+def ridgeless(
+    problem: Problem,
+    *,
+    accuracy: float = 1e-3,
+    seed: int = 0,
+    throw: bool = True,
+    progress: ProgressCallback = silent,
+) -> Solution:
+    """The limit λ → 0⁺ of a problem, the layer of least Tr S that fits best; theory §6.
+
+    Up to α_interp every label is fitted, η = β0/β, and δ, ε solve ∂_δJ = 4α K_eff δ (6.1) and
+    Q0 + Δ/2 = J − (δ/2)∂_δJ − ε∂_εJ (6.2) with no Gaussian average but that of the test error; Σ
+    is infinite. Beyond, λ̃ = ε = 0 in the equations of `solve`. Without label noise S = (β0/β) S0
+    beyond α_perf (6.4).
+
+    Args:
+        problem: the problem; its weight decay is not looked at.
+        accuracy, seed, throw, progress: as in `solve`.
+
+    Returns:
+        The `Solution` of the problem with λ = 0, the same as `solve` gives.
+
+    Raises:
+        ValueError, ConvergenceError: as in `solve`.
+
+    Example:
+        >>> round(ridgeless(Problem(sample_ratio=0.1)).test_error, 4)
+        0.3303
+    """
+    require_problem(problem)
+    limit = problem.replace(weight_decay=0.0)
+    return solve(limit, accuracy=accuracy, seed=seed, throw=throw, progress=progress)
 
 
 def _coordinates_of(problem: Problem, start: Overlaps) -> FloatArray:
@@ -138,7 +178,7 @@ def _state(solution: Solution) -> str:
 
 
 def check_solvable(problem: Problem, accuracy: float) -> None:
-    """Refuse what is no problem, λ = 0 and accuracies out of reach."""
+    """Refuse what is no problem, too many tokens and accuracies out of reach."""
     require_problem(problem)
     require_few_tokens(problem)
     require_positive("accuracy", accuracy)
@@ -146,11 +186,6 @@ def check_solvable(problem: Problem, accuracy: float) -> None:
         raise ValueError(
             f"accuracy must be at least 1e-06, got {accuracy!r}; "
             f"{SCRAMBLES} scrambles of {POINT_COUNTS[-1]} points cannot resolve less"
-        )
-    if problem.weight_decay_scaled == 0:
-        raise ValueError(
-            "weight_decay must be positive, got 0.0; the ridgeless limit λ → 0⁺ is not "
-            "available yet, use a small weight_decay such as 1e-4"
         )
 
 

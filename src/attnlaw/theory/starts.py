@@ -14,6 +14,8 @@ FloatArray = NDArray[np.float64]
 
 SAME_POINT = 1e-3
 FAR = 0.7
+# below it, Σ where every label is fitted starts no higher
+LEAST_DECAY = 1e-9
 
 
 class Candidate(NamedTuple):
@@ -105,7 +107,8 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
     """
     power, attention = problem.target_power, problem.attention
     ratio = problem.scale_of_target
-    fitting = problem.sample_ratio * attention.constraints * ratio / problem.weight_decay_scaled
+    decay = max(problem.weight_decay_scaled, LEAST_DECAY)
+    fitting = problem.sample_ratio * attention.constraints * ratio / decay
     rows = {
         "informed": (0.95, 0.9 * power * ratio**2, 1.0 / attention.beta**2),
         "uninformed": (0.1, 0.1 * power * ratio**2, 1.0 / attention.beta**2),
