@@ -17,8 +17,9 @@ from attnlaw.spectra.free_convolution import compiled_boundary_point, subordinat
 
 FloatArray = NDArray[np.float64]
 
-# share of the whole above which a panel is cut further; levels and order of both kinds
-WIDE = 0.02
+# panels wider than this share of the whole are cut further, and all where there are few
+WIDE, FEW = 0.02, 20
+# levels and order of both kinds
 FINE, COARSE = (7, 8), (0, 5)
 
 
@@ -61,7 +62,7 @@ def axis_rule(law: Any, noise_level: float, split: float) -> tuple[FloatArray, F
     lefts = np.concatenate([own[:-1] for own in ends])
     rights = np.concatenate([own[1:] for own in ends])
     width = rights - lefts
-    wide = width > WIDE * width.sum()
+    wide = (width > WIDE * width.sum()) | (width.size <= FEW)
     parts = [
         (lefts[kind, None] + width[kind, None] * share, width[kind, None] * rule)
         for kind, (share, rule) in ((wide, _graded_rule(*FINE)), (~wide, _graded_rule(*COARSE)))

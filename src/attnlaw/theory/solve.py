@@ -104,8 +104,8 @@ def ridgeless(
         ValueError, ConvergenceError: as in `solve`.
 
     Example:
-        >>> round(ridgeless(Problem(sample_ratio=0.1)).test_error, 4)
-        0.3303
+        >>> round(ridgeless(Problem(sample_ratio=0.1)).test_error, 2)
+        0.33
     """
     require_problem(problem)
     limit = problem.replace(weight_decay=0.0)
