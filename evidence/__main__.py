@@ -1,7 +1,7 @@
 """Run the evidence that is missing or was made by another commit: `make evidence`.
 
 `python -m evidence NAME …` runs the named pieces again. An interrupted run goes on with the cases
-that are not in the cache yet.
+that it lacks.
 """
 
 import sys

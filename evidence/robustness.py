@@ -14,10 +14,14 @@ CLAIM = (
 )
 BLOCK = 50
 MAIN_BLOCKS, MORE_BLOCKS = 4, 20
+MORE_ACCURACY = 1e-2
 LEAST_SHARE = 199 / 200
 CASES = {
-    f"{'main' if seed < MAIN_BLOCKS else 'more'} {seed}": {"seed": seed}
-    for seed in range(MAIN_BLOCKS + MORE_BLOCKS)
+    **{f"main {seed}": {"seed": seed} for seed in range(MAIN_BLOCKS)},
+    **{
+        f"more {seed}": {"seed": seed, "accuracy": MORE_ACCURACY}
+        for seed in range(MAIN_BLOCKS, MAIN_BLOCKS + MORE_BLOCKS)
+    },
 }
 
 

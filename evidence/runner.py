@@ -1,4 +1,4 @@
-"""One loop for all pieces of evidence: cases, cache, verdict, record."""
+"""One loop for all pieces of evidence: cases, what is unfinished, verdict, record."""
 
 import json
 import os
@@ -35,19 +35,22 @@ PIECES = {
 
 
 def run_piece(name: str, folder: Path = FOLDER) -> dict[str, Any]:
-    """Measure the cases that the cache lacks, judge all, and write the record."""
+    """Measure the cases that this commit lacks, judge all, and write the record.
+
+    Until all are done they are kept in `unfinished/`, where an interrupted run goes on.
+    """
     piece, commit = PIECES[name], current_commit()
-    cache = folder / "cache" / f"{name}.json"
-    done = _cached(cache, commit)
+    unfinished = folder / "unfinished" / f"{name}.json"
+    done = _known(unfinished, commit) or _known(folder / f"{name}.json", commit)
     for case, arguments in piece.cases.items():
-        if case in done:
+        if done.get(case, {}).get("arguments") == arguments:
             continue
         print(f"{name}: {case} …", flush=True)
         began = time.perf_counter()
         result = piece.measure(**arguments)
         seconds = round(time.perf_counter() - began, 1)
         done[case] = {"arguments": arguments, "seconds": seconds, **result}
-        _write(cache, {"commit": commit, "cases": done})
+        _write(unfinished, {"commit": commit, "cases": done})
     verdict = piece.judge(done)
     record = {
         "claim": piece.claim,
@@ -59,6 +62,7 @@ def run_piece(name: str, folder: Path = FOLDER) -> dict[str, Any]:
         "cases": done,
     }
     _write(folder / f"{name}.json", record)
+    unfinished.unlink(missing_ok=True)
     print(f"{name}: {'holds' if verdict['holds'] else 'DOES NOT HOLD'}", flush=True)
     return record
 
@@ -87,7 +91,7 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _cached(path: Path, commit: str) -> dict[str, Any]:
+def _known(path: Path, commit: str) -> dict[str, Any]:
     if not path.exists():
         return {}
     stored = json.loads(path.read_text())

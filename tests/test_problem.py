@@ -1,11 +1,12 @@
 """Problems: what they refuse, and their JSON form."""
 
 import json
+import warnings
 
 import pytest
 
 import attnlaw
-from attnlaw import MarchenkoPastur, Overlaps, Problem, critical_weight_decay
+from attnlaw import Atoms, MarchenkoPastur, Overlaps, Problem, critical_weight_decay
 
 DEFAULT = Problem()
 POWER = attnlaw.PowerLaw(1.2, 100)
@@ -80,3 +81,11 @@ def test_a_new_target_and_a_number_of_it_together():
     problem = DEFAULT.replace(target=POWER, exponent=1.5, alpha=2.0)
     assert problem.target == attnlaw.PowerLaw(1.5, 100)
     assert problem.sample_ratio == 2.0
+
+
+@pytest.mark.parametrize("size", [1e300, 1e155, 1e7, 1e-7, 1e-150])
+def test_targets_of_absurd_scale_are_refused_without_a_warning(size):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"target must .* (between 1e-06 and 1e\+06|be zero)"):
+            Problem(target=Atoms([0.0, size]))

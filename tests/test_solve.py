@@ -164,6 +164,20 @@ def test_many_samples_recover_a_noiseless_target():
 
 
 @pytest.mark.slow
+def test_a_sharp_noiseless_problem_is_reached_from_fewer_samples():
+    """No cold start leads there, but the solutions of few samples do, step by step."""
+    change = {"target_beta": 4.168, "noise": 0.0, "kappa0": 0.0043737, "weight_decay": 0.011553}
+    problem = DEFAULT.replace(**change)
+    solution = attnlaw.solve(problem.replace(alpha=0.10921))
+    alphas = np.geomspace(0.03, 0.10921, 14)
+    start = attnlaw.solve(problem.replace(alpha=alphas[0])).overlaps
+    for alpha in alphas[1:]:
+        reached = attnlaw.solve(problem.replace(alpha=float(alpha)), start=start)
+        start = reached.overlaps
+    assert solution.test_error == pytest.approx(reached.test_error, rel=3e-3)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [1e-5, 1e-6, 3e-8])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_noiseless_error_falls_like_the_square_of_the_decay(decay, seed):

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from attnlaw.attention import Tied
 from attnlaw.losses import SquareLoss
 from attnlaw.numerics.checks import (
+    LARGEST,
     is_concrete,
     require_instance,
     require_nonnegative,
@@ -85,9 +87,8 @@ class Problem:
         require_positive("sample_ratio = n/d²", self.sample_ratio)
         require_positive("width_ratio = p/d", self.width_ratio)
         require_nonnegative("noise", self.noise)
-        concrete = all(is_concrete(leaf) for leaf in jax.tree.leaves(self.target))
-        if concrete and self.target_power == 0:
-            raise ValueError("target must not be zero, got only zero eigenvalues; nothing to learn")
+        if all(is_concrete(leaf) for leaf in jax.tree.leaves(self.target)):
+            _require_sensible_power(self.target)
 
     @property
     def target_power(self) -> Any:
@@ -201,6 +202,19 @@ def require_decay(problem: "Problem") -> None:
         raise ValueError(
             "weight_decay must be positive to train a layer, got 0.0; without a penalty many "
             "layers can fit the labels alike, so take a small one such as 1e-4 for the limit λ → 0⁺"
+        )
+
+
+def _require_sensible_power(target: TargetLaw) -> None:
+    """Refuse targets of zero and of a scale that squares and products cannot carry."""
+    with np.errstate(over="ignore"):
+        power = target.power
+    if power == 0:
+        raise ValueError("target must not be zero, got only zero eigenvalues; nothing to learn")
+    if not 1 / LARGEST <= power <= LARGEST:
+        raise ValueError(
+            "target must have eigenvalues of root mean square √Q0 between 1e-06 and 1e+06, got "
+            f"√Q0 = {power**0.5:.3g}; divide them by √Q0 and multiply target_beta by it"
         )
 
 

@@ -63,7 +63,7 @@ def fixed_point(
     start: Any,
     jacobian: Any | None = None,
     *,
-    tolerance: float,
+    tolerance: Any,
     max_evaluations: Any,
     measure_jacobian: Any = False,
 ) -> FixedPoint:

@@ -181,7 +181,7 @@ def _assembled(
         conjugates=hats,
         parameters=SpectralParameters(*map(float, known)),
         train_loss=means["train_loss"],
-        train_error=means["train_error"],
+        train_error=max(means["train_error"], 0.0),  # rounding can put it below
         test_error=means["test_error"],
         test_error_clean=means["test_error_clean"],
         trace=means["trace"],

@@ -60,10 +60,16 @@ def compiled_collapse(problem: Problem, points: Any) -> Collapse:
     return jax.lax.map(lambda own: collapse(problem, own), points)
 
 
-def with_grouped_target(problem: Problem) -> Problem:
-    """The problem with a target of many eigenvalues grouped into few; see `grouped`."""
+def prepared(problem: Problem) -> Problem:
+    """The problem as the compiled programs take it.
+
+    A target of many eigenvalues is grouped into few; see `grouped`. Numbers become float64,
+    whatever kind they have: a program is compiled anew for each kind.
+    """
     target = grouped(problem.target)
-    return problem if target is problem.target else dataclasses.replace(problem, target=target)
+    own = problem if target is problem.target else dataclasses.replace(problem, target=target)
+    plain: Problem = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float)[()], own)
+    return plain
 
 
 def require_few_tokens(problem: Problem) -> None:
@@ -97,7 +103,7 @@ def critical_weight_decay(problem: Problem, *, seed: int = 0) -> float:
     require_few_tokens(problem)
     require_seed(seed)
     points = normal_points(problem.attention.constraints, 2**14, 4, seed)
-    grouped_problem = with_grouped_target(problem)
+    grouped_problem = prepared(problem)
     critical = float(
         np.mean(np.asarray(compiled_collapse(grouped_problem, points).critical_decay_scaled))
     )

@@ -20,8 +20,8 @@ from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
 from attnlaw.theory.observed import Probes, probe
 
-INNER_TOLERANCE = 1e-8
-MAX_EVALUATIONS, MAX_OVER_ALL = 120, 40
+INNER_TOLERANCE, SCAN_TOLERANCE = 1e-8, 1e-2
+MOST_OVER_FEW, MOST_OVER_MORE = 120, 40
 FEW, SOME, ALL = 0, 1, 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
@@ -76,7 +76,7 @@ def run(
             over fewer points the Jacobian is measured there.
     """
     scrambles, chunks = points.shape[:2]
-    most = jnp.where(level == ALL, MAX_OVER_ALL, MAX_EVALUATIONS)
+    most = jnp.where(level == FEW, MOST_OVER_FEW, MOST_OVER_MORE)
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
     used = Used(jnp.where(level == FEW, 1, scrambles), parts[level])
 
@@ -93,9 +93,9 @@ def run(
             plain,
             job.start,
             job.jacobian,
-            tolerance=INNER_TOLERANCE,
+            tolerance=jnp.where(job.held, SCAN_TOLERANCE, INNER_TOLERANCE),
             max_evaluations=jnp.where(index < count, most, 0),
-            measure_jacobian=level != ALL,
+            measure_jacobian=(level != ALL) & ~job.held,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail
         wanted = (index < count) & (level == ALL)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
-from attnlaw.theory.collapse import Collapse, compiled_collapse, with_grouped_target
+from attnlaw.theory.collapse import Collapse, compiled_collapse, prepared
 from attnlaw.theory.kernel import ALL, FEW, SOME, Solved
 from attnlaw.theory.rescue import rescue_starts, sought_further
 from attnlaw.theory.search import Averages, searched, take
@@ -59,14 +59,18 @@ def solve_line(
 
 
 def _closer(problems: list[Problem], averages: Averages, best: list[Candidate]) -> list[Candidate]:
-    """The candidates, those known only roughly because of jumps sought over some more points."""
+    """The candidates, those known only roughly because of jumps sought over some more points.
+
+    One that is none there would not hold over all points either.
+    """
     rough = [index for index, candidate in enumerate(best) if candidate.tolerance > ROUGH]
     if rough:
         solved = searched(problems, averages, [(index, best[index]) for index in rough], SOME)
         for place, index in enumerate(rough):
             known = best[index]
             found = Candidate.of(take(solved, place), known.start)._replace(found=known.found)
-            best[index] = found if found.alive else known
+            further = found if found.alive else sought_further(problems[index], averages, known)
+            best[index] = further if further.alive else known
     return best
 
 
@@ -89,9 +93,7 @@ def _begin_collapses(problems: list[Problem], averages: Averages) -> list[Future
     """S = 0 of every problem, computed (and compiled) beside the search."""
     pool = ThreadPoolExecutor(1)
     work = in_float64(compiled_collapse)
-    started = [
-        pool.submit(work, with_grouped_target(problem), averages.flat) for problem in problems
-    ]
+    started = [pool.submit(work, prepared(problem), averages.flat) for problem in problems]
     pool.shutdown(wait=False)
     return started
 

@@ -21,6 +21,7 @@ LOOSE = 0.05
 LITTLE_NOISE = 0.1
 LAST_RESORTS = ("scanned", "continued")
 LEAST_DECAY = 1e-6
+SHARES_OF_SAMPLES = np.geomspace(0.25, 1.0, 16)
 
 
 def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
@@ -41,15 +42,22 @@ def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> It
         yield scanned
     if problem.noise <= LITTLE_NOISE:
         yield recovered_candidate(problem)
+        fewer = [float(problem.sample_ratio * share) for share in SHARES_OF_SAMPLES]
+        yield _followed([problem.replace(sample_ratio=alpha) for alpha in fewer], averages, failed)
 
 
 def _from_larger_decay(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
     """Follow the solution down from a larger weight decay, where the map contracts."""
-    starts = cold_candidates(problem)
     own = problem.penalty.weight_decay
     decays = [max(own, LEAST_DECAY) * factor for factor in DECAY_FACTORS]
-    for decay in decays if own >= LEAST_DECAY else [*decays, own]:
-        nearby = problem.replace(weight_decay=decay)
+    way = decays if own >= LEAST_DECAY else [*decays, own]
+    return _followed([problem.replace(weight_decay=decay) for decay in way], averages, candidate)
+
+
+def _followed(way: list[Problem], averages: Averages, candidate: Candidate) -> Candidate:
+    """The solution followed along problems that lead to the last one, over few points."""
+    starts = cold_candidates(way[-1])
+    for nearby in way:
         solved = searched([nearby], averages, [(0, start) for start in starts], FEW)
         found = [Candidate.of(take(solved, place), "continued") for place in range(len(starts))]
         candidate = lowest(found)
@@ -82,7 +90,7 @@ def _crossings(problem: Problem, averages: Averages) -> Iterator[Candidate]:
         guess = np.array([scale, *start.coordinates[1:]])
         if before is not None:
             guess[2] += (scale - before[0].coordinates[0]) / unit
-        held = Candidate.at(guess, "scanned")
+        held = start._replace(coordinates=guess, start="scanned")
         solved = take(searched([problem], averages, [(0, held)], SOME, held=True), 0)
         if not solved.residual <= max(LOOSE, tolerance(solved)):
             continue

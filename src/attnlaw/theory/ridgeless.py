@@ -10,7 +10,7 @@ from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.theory.assemble import fitted_solution
-from attnlaw.theory.collapse import with_grouped_target
+from attnlaw.theory.collapse import prepared
 from attnlaw.theory.interpolation import (
     alpha_at_end,
     alpha_of_perfect_recovery,
@@ -34,7 +34,7 @@ def closed_form(problem: Problem, accuracy: float, seed: int) -> Solution | None
         accuracy: wanted relative standard error of the test error, the only Gaussian average.
         seed: seed of that average.
     """
-    side = _matrix_side(with_grouped_target(problem))
+    side = _matrix_side(prepared(problem))
     if side is None:
         return None
     pairs = problem.attention.constraints

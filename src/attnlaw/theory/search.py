@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.problem import Problem
-from attnlaw.theory.collapse import with_grouped_target
+from attnlaw.theory.collapse import prepared
 from attnlaw.theory.kernel import Jobs, Solved, run
 from attnlaw.theory.starts import Candidate
 
@@ -44,9 +44,7 @@ def searched(
     held: bool = False,
 ) -> Solved:
     """Searches from (problem, start), so many at a time that one program serves all."""
-    stacked = jax.tree.map(
-        lambda *leaves: jnp.stack([*map(jnp.asarray, leaves)]), *map(with_grouped_target, problems)
-    )
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(prepared, problems))
     size = JOBS * len(problems)
     parts = []
     for first in range(0, len(rows), size):

@@ -8,7 +8,7 @@ from attnlaw.numerics.gaussian import in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
-from attnlaw.theory.collapse import critical_weight_decay, with_grouped_target
+from attnlaw.theory.collapse import critical_weight_decay, prepared
 from attnlaw.theory.interpolation import (
     Interpolation,
     alpha_at_end,
@@ -59,7 +59,7 @@ def thresholds(problem: Problem, *, seed: int = 0) -> Thresholds:
         >>> round(thresholds(Problem()).alpha_interp, 4)
         0.1535
     """
-    grouped = with_grouped_target(problem)
+    grouped = prepared(problem)
     end = end_of_interpolation(grouped)
     test_error, mse = _peak(grouped, end, seed)
     rank = min(float(problem.target.rank_ratio), 1.0)
