@@ -5,21 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from attnlaw.cli import explanations
 from attnlaw.cli.main import _interrupt, run
-from attnlaw.results import FIT_KEYS, SOLUTION_KEYS
+from attnlaw.results import FIT_KEYS, MEANINGS, SOLUTION_KEYS
 
 PREDICT_KEYS = """
     train_loss train_error test_error test_error_clean mse q m sigma q_hat m_hat sigma_hat scale
     noise_level threshold rank_ratio phase width_sufficient weight_decay weight_decay_scaled
     converged residual iterations integration_error fixed_points_found start two_minima_fraction
-    largest_jump misalignment standard_errors reason
+    largest_jump misalignment standard_errors reason trace tolerance atom edges
 """
 TRAIN_KEYS = (
     "train_loss train_error test_error test_error_clean q m Q0 rank_ratio converged seconds"
@@ -48,6 +48,10 @@ def test_predict_json_has_every_published_key(capsys):
     errors = record["standard_errors"]
     relative = errors["test_error"] / record["test_error"]
     assert record["integration_error"] == pytest.approx(1.2166 * relative)
+    assert record["atom"] == pytest.approx(1 - record["rank_ratio"], abs=1e-4)
+    ((left, right),) = record["edges"]
+    assert left == 0
+    assert 2 < right < 4
 
 
 def test_every_option_reaches_the_problem(capsys):
@@ -95,6 +99,8 @@ def test_adam_from_the_command_line(capsys):
 
 def test_predict_writes_its_folder(tmp_path, capsys):
     out = tmp_path / "new" / "folder"
+    out.mkdir(parents=True)
+    (out / "compare.png").write_bytes(b"of another result")
     assert run(["predict", "--out", str(out)]) == 0
     capsys.readouterr()
     assert {p.name for p in out.iterdir()} == {"result.nc", "problem.json", "spectrum.png"}
@@ -105,6 +111,8 @@ def test_predict_writes_its_folder(tmp_path, capsys):
     assert json.loads((out / "problem.json").read_text())["noise"] == 0.5
     assert "attnlaw_version" in data.attrs
     assert 0 < float(data["test_error_std_error"]) < 1e-3
+    names = {name: data[name].attrs.get("long_name", name) for name in data.variables}
+    assert [name for name, told in names.items() if told == name] == []
 
 
 def test_compare_table_and_files(tmp_path, capsys):
@@ -156,12 +164,12 @@ def test_not_converged_prints_the_object_and_exits_3(capsys, monkeypatch):
     assert run(["predict", "--json"]) == 3
     printed = capsys.readouterr()
     assert json.loads(printed.out)["converged"] is False
-    assert printed.err.count("\n") == 1
+    assert printed.err.splitlines()[-1].startswith("attnlaw: not converged: residual")
 
 
 def test_explain_knows_every_printed_key(capsys):
     for key in {*SOLUTION_KEYS, *FIT_KEYS}:
-        assert key in explanations.SHORT
+        assert key in MEANINGS
         assert run(["explain", key]) == 0
         text = capsys.readouterr().out
         assert len(text) > 40
@@ -229,6 +237,25 @@ def test_a_terminal_of_few_letters_gets_its_table():
     )
     assert (told.returncode, told.stderr) == (0, b"")
     assert b"Tr S" in told.stdout or b"Q0" in told.stdout
+
+
+def test_an_interrupt_reaches_compiled_code():
+    script = """
+import hashlib, attnlaw.cli.main as m
+m.DEAF_SECONDS = 0.2
+def deaf(arguments):
+    print("deaf", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**8)
+m.run = deaf
+m.main([])
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"deaf\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (130, b"attnlaw: interrupted\n")
 
 
 def test_an_interrupt_inside_the_garbage_collector_comes_later(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from attnlaw.cli.main import run
 
 BAD = [
-    (["--alpha", "0"], "sample_ratio = n/d² must be positive, got 0.0"),
+    (["--alpha", "0"], "alpha = n/d² (sample_ratio) must be positive, got 0.0"),
     (["--alpha", "-2"], "must be positive, got -2.0"),
     (["--alpha", "nan"], "must be one finite number of size at most 1e+12, got nan"),
     (["--alpha", "1e300"], "of size at most 1e+12, got 1e+300"),
@@ -14,8 +14,8 @@ BAD = [
     (["--tokens", "50"], "tokens must be at most 6 in the theory"),
     (["--target", "powerlaw:1.25,40,7"], "must read powerlaw:GAMMA,DIM"),
     (["--alpha", "many"], "'many' is not a valid float"),
-    (["--kappa0", "0"], "target_rank_ratio = p0/d must be positive"),
-    (["--kappa", "-1"], "width_ratio = p/d must be positive"),
+    (["--kappa0", "0"], "kappa0 = p0/d (target_rank_ratio) must be positive"),
+    (["--kappa", "-1"], "kappa = p/d (width_ratio) must be positive"),
     (["--beta", "0"], "beta must be positive"),
     (["--target-beta", "-1"], "target_beta must be positive"),
     (["--weight-decay", "-0.1"], "weight_decay must be zero or positive, got -0.1"),

@@ -100,7 +100,7 @@ def test_ranges(text, expected):
         ("target=1:2:3", "curve must run over a number of the problem, got 'target'"),
         ("penalty=1:2:3", "curve must run over a number of the problem, got 'penalty'"),
         ("alpha=1:2:99999999999", "at most 10000"),
-        ("alpha=-1:2:3", "sample_ratio = n/d² must be positive"),
+        ("alpha=-1:2:3", "alpha = n/d² (sample_ratio) must be positive"),
         ("tokens=2:3:4", "curve over tokens must hit whole numbers"),
         ("tokens=1:3:3", "tokens must be a whole number of at least 2"),
     ],

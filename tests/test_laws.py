@@ -96,7 +96,10 @@ def test_power_law_values():
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: MarchenkoPastur(0.0), "target_rank_ratio = p0/d must be positive, got 0.0"),
+        (
+            lambda: MarchenkoPastur(0.0),
+            "kappa0 = p0/d (target_rank_ratio) must be positive, got 0.0",
+        ),
         (lambda: MarchenkoPastur(float("nan")), "must be one finite number"),
         (lambda: PowerLaw(0.5, 10), "exponent must be above 1/2"),
         (lambda: PowerLaw(1.0, 1), "dim must be a whole number of at least 2, got 1"),

@@ -17,8 +17,11 @@ POWER = attnlaw.PowerLaw(1.2, 100)
     [
         (lambda: attnlaw.solve(DEFAULT, accuracy=0.0), "accuracy must be positive, got 0.0"),
         (lambda: attnlaw.solve(DEFAULT, accuracy=1e-9), "cannot resolve less"),
-        (lambda: Problem(sample_ratio=-1.0), "sample_ratio = n/d² must be positive, got -1.0"),
-        (lambda: Problem(width_ratio=0.0), "width_ratio = p/d must be positive"),
+        (
+            lambda: Problem(sample_ratio=-1.0),
+            "alpha = n/d² (sample_ratio) must be positive, got -1.0",
+        ),
+        (lambda: Problem(width_ratio=0.0), "kappa = p/d (width_ratio) must be positive"),
         (lambda: Problem(noise=-0.1), "noise must be zero or positive, got -0.1"),
         (lambda: DEFAULT.replace(weight_decay=-1.0), "weight_decay must be zero or positive"),
         (lambda: DEFAULT.replace(tokens=1), "tokens must be a whole number of at least 2"),
@@ -81,6 +84,15 @@ def test_a_new_target_and_a_number_of_it_together():
     problem = DEFAULT.replace(target=POWER, exponent=1.5, alpha=2.0)
     assert problem.target == attnlaw.PowerLaw(1.5, 100)
     assert problem.sample_ratio == 2.0
+
+
+def test_numbers_of_the_parts_can_be_read_by_their_short_names():
+    problem = Problem().replace(alpha=0.7, kappa0=0.2, tokens=3, weight_decay=0.3)
+    numbers = problem.alpha, problem.kappa0, problem.tokens, problem.weight_decay, problem.kappa
+    assert numbers == (0.7, 0.2, 3, 0.3, 1.0)
+    with pytest.raises(AttributeError, match="no number 'gamma'"):
+        problem.gamma  # noqa: B018
+    assert not hasattr(Problem(target=POWER), "kappa0")
 
 
 @pytest.mark.parametrize("size", [1e300, 1e155, 1e7, 1e-7, 1e-150])

@@ -189,8 +189,9 @@ def compare(
     key = jax.random.key(seed)
     check_solvable(problem, accuracy)
     require_decay(problem)
-    for ratio in (problem.sample_ratio, *(TRAINED_RATIOS if curve else ())):
-        check_drawable(problem.replace(sample_ratio=ratio), dim)
+    check_drawable(problem, dim)
+    if curve:
+        check_curve(problem, dim)
     settings: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "throw": False}
     settings["progress"] = progress
     theory = solve(problem, **settings)
@@ -201,44 +202,52 @@ def compare(
         fits.append(fit(problem, data, method, test_sequences=test_sequences, progress=progress))
         own = at_drawn_target(problem, data)
         at_target.append(solve(own, **settings))
-    drawn_curve = None
-    if curve:
-        training: dict[str, Any] = {
-            "method": method,
-            "test_sequences": test_sequences,
-            "progress": progress,
-        }
-        drawn_curve = ratio_curve(problem, dim, fits, training, settings)
-    return Comparison(problem, dim, theory, tuple(at_target), tuple(fits), drawn_curve)
+    comparison = Comparison(problem, dim, theory, tuple(at_target), tuple(fits))
+    if not curve:
+        return comparison
+    training: dict[str, Any] = {"method": method, "test_sequences": test_sequences}
+    return with_curve(comparison, accuracy=accuracy, seed=seed, progress=progress, **training)
 
 
-def ratio_curve(
-    problem: Problem,
-    dim: int,
-    fits: list[Fit],
-    training: dict[str, Any],
-    settings: dict[str, Any],
-) -> LearningCurve:
-    """Theory at 40 sample ratios over [0.05, 4] (wider if α lies outside), layers at some.
+def check_curve(problem: Problem, dim: int) -> None:
+    """Raise ValueError unless the layers of a learning curve can be drawn."""
+    for ratio in TRAINED_RATIOS:
+        check_drawable(problem.replace(sample_ratio=ratio), dim)
 
-    `fits`, trained at the problem's own α, join the layers trained here. Points where the theory
-    does not converge are left out.
+
+def with_curve(
+    comparison: Comparison,
+    *,
+    seed: int = 0,
+    method: LBFGS | Adam | None = None,
+    accuracy: float = 1e-3,
+    test_sequences: int = TEST_SEQUENCES,
+    progress: ProgressCallback = silent,
+) -> Comparison:
+    """The comparison with its learning curve.
+
+    Theory at 40 sample ratios over [0.05, 4] (wider if α lies outside), layers at some; those of
+    the comparison join them. Points where the theory does not converge are left out. Arguments as
+    in `compare`.
     """
+    problem, dim, fits = comparison.problem, comparison.dim, comparison.fits
+    training: dict[str, Any] = {"method": method, "test_sequences": test_sequences}
+    training["progress"] = progress
     low, high = (
         f(problem.sample_ratio, end) for f, end in zip((min, max), CURVE_RANGE, strict=True)
     )
     ratios = np.geomspace(low, high, CURVE_POINTS)
-    loose = settings | {"accuracy": max(settings["accuracy"], 3e-3)}
-    solved = [s for s in curve_of(problem, sample_ratio=ratios, **loose).solutions if s.converged]
+    settings: dict[str, Any] = {"accuracy": max(accuracy, 3e-3), "seed": seed, "throw": False}
+    line = curve_of(problem, sample_ratio=ratios, progress=progress, **settings)
+    solved = [s for s in line.solutions if s.converged]
     layers = list(fits)
     for index, ratio in enumerate(TRAINED_RATIOS):
-        progress = training["progress"]
         progress(Progress("trained points", index, len(TRAINED_RATIOS), f"α = {ratio:g}"))
         own = problem.replace(sample_ratio=ratio)
-        key = jax.random.fold_in(jax.random.key(settings["seed"]), 1000 + index)
+        key = jax.random.fold_in(jax.random.key(seed), 1000 + index)
         layers.append(fit(own, sample(own, dim, key), **training))
     layers.sort(key=lambda layer: layer.problem.sample_ratio)
-    return LearningCurve(
+    learning = LearningCurve(
         np.array([s.problem.sample_ratio for s in solved]),
         np.array([s.test_error for s in solved]),
         np.array([s.train_loss for s in solved]),
@@ -246,3 +255,4 @@ def ratio_curve(
         np.array([layer.test_error for layer in layers]),
         np.array([layer.train_loss for layer in layers]),
     )
+    return dataclasses.replace(comparison, curve=learning)

@@ -84,8 +84,8 @@ class Problem:
         require_instance("attention", self.attention, Tied, "for example Tied(tokens=2)")
         require_instance("loss", self.loss, SquareLoss, "for example SquareLoss()")
         require_instance("penalty", self.penalty, WeightDecay, "for example WeightDecay(0.1)")
-        require_positive("sample_ratio = n/d²", self.sample_ratio)
-        require_positive("width_ratio = p/d", self.width_ratio)
+        require_positive("alpha = n/d² (sample_ratio)", self.sample_ratio)
+        require_positive("kappa = p/d (width_ratio)", self.width_ratio)
         require_nonnegative("noise", self.noise)
         if all(is_concrete(leaf) for leaf in jax.tree.leaves(self.target)):
             _require_sensible_power(self.target)
@@ -138,6 +138,21 @@ class Problem:
             for part, fields in parts.items()
         }
         return dataclasses.replace(replaced, **inner) if inner else replaced
+
+    def __getattr__(self, name: str) -> Any:
+        """A number of a part, or one by its short name, as `replace` takes them."""
+        known = ALIASES.get(name, name)
+        if not name.startswith("_"):
+            if known in _own_fields():
+                return getattr(self, known)
+            for part, fields in _FIELDS_OF_PARTS.items():
+                if known in fields and hasattr(getattr(self, part), known):
+                    return getattr(getattr(self, part), known)
+        raise AttributeError(
+            f"{type(self).__name__} has no number {name!r}; see Problem.replace for their names",
+            name=name,
+            obj=self,
+        )
 
     def part_of(self, name: str) -> str | None:
         """The part that holds the field `name`; None for a field of the problem itself.

@@ -39,6 +39,7 @@ SOLUTION_KEYS = (
     "scale",
     "noise_level",
     "threshold",
+    "trace",
     "rank_ratio",
     "phase",
     "width_sufficient",
@@ -46,6 +47,7 @@ SOLUTION_KEYS = (
     "weight_decay_scaled",
     "converged",
     "residual",
+    "tolerance",
     "iterations",
     "integration_error",
     "fixed_points_found",
@@ -69,15 +71,50 @@ FIT_KEYS = (
     "evaluations",
 )
 MEANINGS = {
-    "train_loss": "Φ = L/d², training objective with its penalty (4.2)",
+    "train_loss": "training objective over d², penalty included",
     "train_error": "mean loss of a training sequence",
-    "test_error": "mean squared error of attention on fresh sequences, noisy labels (4.4)",
-    "test_error_clean": "the same against noiseless labels",
-    "mse": "‖S − S0‖²_F/d (4.4)",
-    "q": "Tr S²/d",
-    "m": "Tr S S0/d",
-    "Q0": "Tr S0²/d",
-    "rank_ratio": "learned rank over d (2.5)",
+    "test_error": "squared error of attention, noisy labels",
+    "test_error_clean": "squared error of attention, noiseless labels",
+    "mse": "squared distance of S to the target, over d",
+    "q": "power of S",
+    "m": "overlap of S with the target",
+    "Q0": "power of the drawn target",
+    "sigma": "response of the scores",
+    "misalignment": "1 − ρ², ρ the cosine of S and S0",
+    "q_hat": "noise in S, conjugate of q",
+    "m_hat": "signal in S, conjugate of m",
+    "sigma_hat": "curvature, conjugate of sigma",
+    "scale": "η of S = η·ReLU(S0 + δZ − ε)",
+    "noise_level": "δ of the same",
+    "threshold": "ε of the same",
+    "trace": "Tr S/d, what the penalty weighs",
+    "rank_ratio": "rank of S over d",
+    "atom": "share of eigenvalues of S that are zero",
+    "edges": "intervals of the nonzero eigenvalues of S",
+    "phase": "collapsed, bulk, outliers or recovered",
+    "width_sufficient": "whether the width exceeds the rank",
+    "weight_decay": "λ on W",
+    "weight_decay_scaled": "the same seen by S",
+    "converged": "tolerance met",
+    "residual": "change under one more map",
+    "tolerance": "residual that counts as converged",
+    "iterations": "evaluations of the map",
+    "integration_error": "relative error of test_error",
+    "fixed_points_found": "distinct solutions met",
+    "start": "start that led to the solution",
+    "two_minima_fraction": "points with two proximal minima",
+    "largest_jump": "change of the map by one point's jump",
+    "seconds": "time of the optimiser",
+    "test_error_std_error": "standard error of test_error",
+    "relative_gradient": "‖∇L‖·‖W‖/L at the end",
+    "evaluations": "evaluations of the objective",
+    "alpha_interp": "n/d² up to which every noisy label is fitted as λ → 0",
+    "noise_level_at_interp": "δ there",
+    "peak_test_error": "test error there: a finite peak",
+    "peak_mse": "‖S − S0‖²_F/d there",
+    "alpha_perf": "n/d² beyond which S is the target as λ → 0",
+    "alpha_bayes": "n/d² beyond which the best estimator is exact",
+    "critical_weight_decay": "λ beyond which S = 0, at the α given",
 }
 
 
@@ -102,7 +139,16 @@ def solution_record(solution: "Solution") -> dict[str, Any]:
     """A solution as one JSON object."""
     record = header(solution.problem) | solution_values(solution)
     record["standard_errors"] = solution.standard_errors
+    record |= _support(solution)
     return dict(plain(record | {"reason": solution.reason}))
+
+
+def _support(solution: "Solution") -> dict[str, Any]:
+    """Weight of the eigenvalue zero of S, and the intervals (left, right) of the others."""
+    if solution.rank_ratio == 0:
+        return {"atom": 1.0, "edges": []}
+    law = solution.spectrum
+    return {"atom": law.atom, "edges": [list(edge) for edge in law.edges]}
 
 
 def curve_record(problem: Problem, line: "Curve") -> dict[str, Any]:

@@ -21,6 +21,7 @@ from attnlaw.cli.options import (
 from attnlaw.records import SCHEMA
 
 NOT_CONVERGED = 3
+PICTURES = ("spectrum.png", "curve.png", "compare.png")
 TRUST_LESS = (
     "q, m and sigma can be off by more than their errors, and the theory itself may not hold"
 )
@@ -195,7 +196,7 @@ def compare_command(
 ) -> int:
     """Lay theory beside trained layers: a table, a picture, a file."""
     from attnlaw.cli.display import print_comparison, shown_progress
-    from attnlaw.comparison import compare
+    from attnlaw.comparison import check_curve, compare, with_curve
     from attnlaw.results import prepare_folder
 
     problem, optimiser = build_problem(options), build_method(method)
@@ -208,26 +209,22 @@ def compare_command(
         "method": method,
     }
     folder = prepare_folder(out) if out else None
+    settings: dict[str, Any] = {"seed": seed, "method": optimiser, "accuracy": accuracy}
+    if folder and curve:
+        check_curve(problem, dim)
     with shown_progress() as progress:
-        comparison = compare(
-            problem,
-            dim,
-            repeats,
-            seed=seed,
-            method=optimiser,
-            accuracy=accuracy,
-            curve=curve and folder is not None,
-            progress=progress,
-        )
-    if as_json:
-        click.echo(json.dumps(comparison.record() | {"run": run}))
-    else:
+        comparison = compare(problem, dim, repeats, progress=progress, **settings)
+    if not as_json:
         print_comparison(comparison)
     if folder:
-        from attnlaw.figures import comparison as figure
-
-        data = figure.compute(comparison).assign_attrs(_run_attribute(run))
-        _write(folder, problem, data, "compare.png", figure.draw(data))
+        _write_comparison(folder, comparison, run)
+    if folder and curve:
+        click.echo("attnlaw: the table is saved, the learning curve follows", err=True)
+        with shown_progress() as progress:
+            comparison = with_curve(comparison, progress=progress, **settings)
+        _write_comparison(folder, comparison, run)
+    if as_json:
+        click.echo(json.dumps(comparison.record() | {"run": run}))
     if not comparison.theory.width_sufficient:
         _warn_of_width(problem.width_ratio)
     return 0 if comparison.converged else _not_converged(comparison.reason)
@@ -246,6 +243,13 @@ def explain_command(key: str, as_json: bool) -> None:
         click.echo(text)
 
 
+def _write_comparison(folder: Any, comparison: Any, run: dict[str, Any]) -> None:
+    from attnlaw.figures import comparison as figure
+
+    data = figure.compute(comparison).assign_attrs(_run_attribute(run))
+    _write(folder, comparison.problem, data, "compare.png", figure.draw(data))
+
+
 def _write(folder: Any, problem: Any, data: Any, name: str, figure: Any) -> None:
     from attnlaw.figures.style import save
     from attnlaw.results import write_dataset, write_problem
@@ -253,6 +257,8 @@ def _write(folder: Any, problem: Any, data: Any, name: str, figure: Any) -> None
     write_problem(folder, problem)
     write_dataset(folder, data)
     save(figure, folder / name)
+    for other in set(PICTURES) - {name}:
+        (folder / other).unlink(missing_ok=True)  # of what was in the folder before
 
 
 def _run_attribute(run: dict[str, Any]) -> dict[str, str]:

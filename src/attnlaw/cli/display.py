@@ -1,6 +1,8 @@
 """Tables on stdout, progress on stderr."""
 
 import dataclasses
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,9 +12,8 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from attnlaw.cli.explanations import SHORT
-from attnlaw.records import Progress, ProgressCallback, silent
-from attnlaw.results import FIT_KEYS, solution_values
+from attnlaw.records import Progress, ProgressCallback
+from attnlaw.results import FIT_KEYS, MEANINGS, solution_values
 
 if TYPE_CHECKING:
     from attnlaw.comparison import Comparison
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
     from attnlaw.theory.thresholds import Thresholds
     from attnlaw.training.fit import Fit
 
-CURVE_COLUMNS = ("train_loss", "train_error", "test_error", "mse", "rank_ratio")
+CURVE_COLUMNS = ("train_loss", "train_error", "test_error_clean", "mse", "rank_ratio")
+SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextmanager
 def shown_progress() -> Iterator[ProgressCallback]:
-    """A progress callback that draws on stderr when that is a terminal."""
+    """A progress callback that draws on stderr, or writes a line now and then to a file there."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield silent
+        yield _lines_now_and_then()
         return
     columns = ("{task.description}", BarColumn(), TextColumn("{task.fields[note]}"))
     with Bar(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
@@ -48,25 +50,40 @@ def shown_progress() -> Iterator[ProgressCallback]:
         yield show
 
 
+def _lines_now_and_then() -> ProgressCallback:
+    last = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            of = "" if progress.total is None else f" of {progress.total}"
+            note = f", {progress.note}" if progress.note else ""
+            print(f"attnlaw: {progress.task} {progress.done}{of}{note}", file=sys.stderr)
+
+    return tell
+
+
 def print_solution(solution: "Solution") -> None:
     """The solution as a table: quantity, value, standard error, meaning."""
     table = _table("quantity", "value", "± std. error", "meaning")
     errors = solution.standard_errors
     for key, value in solution_values(solution).items():
         error = f"{errors[key]:.1e}" if key in errors else ""
-        table.add_row(key, _shown(value), error, SHORT.get(key, ""))
+        table.add_row(key, _shown(value), error, MEANINGS.get(key, ""))
     _console().print(table)
 
 
 def print_curve(line: "Curve") -> None:
     """A curve as a table, one row a value."""
-    table = _table(line.name, *CURVE_COLUMNS, "± test_error", "phase", "converged")
+    table = _table(line.name, "test_error", "±", *CURVE_COLUMNS, "phase", "converged")
     for value, solution in zip(line.values, line.solutions, strict=True):
         values = solution_values(solution)
         table.add_row(
             _shown(value.item()),
-            *(_shown(values[key]) for key in CURVE_COLUMNS),
+            _shown(values["test_error"]),
             f"{solution.standard_errors['test_error']:.1e}",
+            *(_shown(values[key]) for key in CURVE_COLUMNS),
             solution.phase,
             _shown(solution.converged),
         )
@@ -79,7 +96,7 @@ def print_thresholds(found: "Thresholds") -> None:
     values = dataclasses.asdict(found)
     reasons = values.pop("reasons")
     for key, value in values.items():
-        told = f"{SHORT[key]}; {reasons[key]}" if key in reasons else SHORT[key]
+        told = f"{MEANINGS[key]}; {reasons[key]}" if key in reasons else MEANINGS[key]
         table.add_row(key, _shown(value), told)
     _console().print(table)
 
@@ -89,7 +106,7 @@ def print_fits(fits: "list[Fit]") -> None:
     table = _table("quantity", *(f"layer {i}" for i in range(len(fits))), "meaning")
     for key in FIT_KEYS:
         values = (_shown(getattr(fit, key)) for fit in fits)
-        table.add_row(key, *values, SHORT.get(key, ""))
+        table.add_row(key, *values, MEANINGS.get(key, ""))
     _console().print(table)
 
 
@@ -113,7 +130,13 @@ def print_comparison(comparison: "Comparison") -> None:
             _shown(row.trained_mean) + error,
             gap,
         )
-    _console().print(table)
+    console = _console()
+    console.print(table)
+    if repeats > 1:
+        from scipy.special import stdtrit
+
+        bound = stdtrit(repeats - 1, 0.975)
+        console.print(f"diff./s.e. of {repeats} layers lies within ± {bound:.1f} in 95 % of cases")
 
 
 def _console() -> Console:

@@ -2,49 +2,6 @@
 
 import difflib
 
-SHORT = {
-    "train_loss": "training objective over d², penalty included",
-    "train_error": "mean loss of a training sequence",
-    "test_error": "squared error of attention, noisy labels",
-    "test_error_clean": "squared error of attention, noiseless labels",
-    "mse": "squared distance of S to the target, over d",
-    "q": "power of S",
-    "m": "overlap of S with the target",
-    "Q0": "power of the drawn target",
-    "sigma": "response of the scores",
-    "misalignment": "1 − ρ², ρ the cosine of S and S0",
-    "q_hat": "noise in S, conjugate of q",
-    "m_hat": "signal in S, conjugate of m",
-    "sigma_hat": "curvature, conjugate of sigma",
-    "scale": "η of S = η·ReLU(S0 + δZ − ε)",
-    "noise_level": "δ of the same",
-    "threshold": "ε of the same",
-    "rank_ratio": "rank of S over d",
-    "phase": "collapsed, bulk, outliers or recovered",
-    "width_sufficient": "whether the width exceeds the rank",
-    "weight_decay": "λ on W",
-    "weight_decay_scaled": "the same seen by S",
-    "converged": "tolerance met",
-    "residual": "change under one more map",
-    "iterations": "evaluations of the map",
-    "integration_error": "relative error of test_error",
-    "fixed_points_found": "distinct solutions met",
-    "start": "start that led to the solution",
-    "two_minima_fraction": "points with two proximal minima",
-    "largest_jump": "change of the map by one point's jump",
-    "seconds": "time of the optimiser",
-    "test_error_std_error": "standard error of test_error",
-    "relative_gradient": "‖∇L‖·‖W‖/L at the end",
-    "evaluations": "evaluations of the objective",
-    "alpha_interp": "n/d² up to which every noisy label is fitted as λ → 0",
-    "noise_level_at_interp": "δ there",
-    "peak_test_error": "test error there: a finite peak",
-    "peak_mse": "‖S − S0‖²_F/d there",
-    "alpha_perf": "n/d² beyond which S is the target as λ → 0",
-    "alpha_bayes": "n/d² beyond which the best estimator is exact",
-    "critical_weight_decay": "λ beyond which S = 0, at the α given",
-}
-
 LONG = {
     "train_loss": (
         "The training objective divided by d², L/d² = (1/d²)[Σ ℓ + λ‖W‖²_F] at its minimum, "
@@ -137,6 +94,23 @@ LONG = {
     "residual": (
         "The largest change of (k log q, atanh ρ, log Σ) under one more undamped application of "
         "the state-evolution map (3.2)–(4.1); ρ = m/√(q·Q0), k = 1/√(1 − ρ²·Q0/(Q0 + Δ/2))."
+    ),
+    "tolerance": (
+        "The residual that counts as converged: 1e-6, or twice largest_jump where single points "
+        "jump, but never above 1e-2."
+    ),
+    "trace": (
+        "Tr S/d, which weight decay on W penalises: train_loss = α·train_error + λ̃·trace, equation "
+        "(4.3)."
+    ),
+    "atom": (
+        "The share of eigenvalues of S that are exactly zero, one minus rank_ratio: what the "
+        "threshold ε cuts off, equation (5.1)."
+    ),
+    "edges": (
+        "The intervals [left, right] that carry the nonzero eigenvalues of S, equation (5.1). The "
+        "first begins at zero unless the phase is recovered; further ones are directions of the "
+        "target that stand clear of the bulk."
     ),
     "iterations": (
         "Evaluations of the state-evolution map (3.2)–(4.1) in the final search, over all Gaussian "

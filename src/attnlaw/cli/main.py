@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from types import FrameType
@@ -18,7 +19,7 @@ from attnlaw.cli.commands import compare_command, explain_command, predict_comma
 from attnlaw.cli.thresholds import thresholds_command
 
 BAD_INPUT, INTERRUPTED = 2, 130
-RETRY_SECONDS = 0.05
+RETRY_SECONDS, DEAF_SECONDS = 0.05, 2.0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
@@ -40,6 +41,7 @@ for _command in (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     signal.signal(signal.SIGINT, _interrupt)
+    _leave_when_deaf()
     code = run(arguments)
     if code == INTERRUPTED:
         # compiled code may still be running in other threads: leave without tearing it down
@@ -83,6 +85,22 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             return
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _leave_when_deaf() -> None:
+    """End the process when an interrupt is not taken up, as while compiled code runs."""
+    told, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while os.read(told, 1) != bytes([signal.SIGINT]):
+            pass
+        time.sleep(DEAF_SECONDS)
+        print("attnlaw: interrupted", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _fail(message: str) -> int:

@@ -73,21 +73,14 @@ def _learning_curve(panel: Any, data: "xr.Dataset") -> None:
             markeredgecolor=colour,
             markersize=5,
             linestyle="none",
+            label=f"trained, d = {data.attrs['dim']}",
         )
-    panel.plot(
-        [],
-        [],
-        "o",
-        color=style.TRAINED,
-        markeredgecolor="k",
-        label=f"trained, d = {data.attrs['dim']}",
-    )
     panel.set_xscale("log")
     panel.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
     panel.minorticks_off()
     highest = max(float(np.max(data[f"{kind}_test_error"])) for kind in ("curve", "trained"))
-    panel.set_ylim(0, 1.25 * highest)
+    panel.set_ylim(0, 1.35 * highest)
     panel.set_xlabel("sequences per squared dimension, α = n/d²")
     panel.set_ylabel("test error, train loss")
     panel.set_title("theory (lines) and trained layers (points)")
-    panel.legend(loc="upper center", ncols=3, columnspacing=1.0, handlelength=1.4)
+    panel.legend(loc="upper center", ncols=2, columnspacing=1.0, handlelength=1.4)

@@ -9,41 +9,65 @@ from attnlaw.figures import style
 if TYPE_CHECKING:
     import xarray as xr
 
+# over the median eigenvalue, from where on axes are logarithmic; what these then show
+WIDE, DECADES, LOWEST = 20.0, 3e3, 1e-4
+
 
 @style.styled
 def draw(data: "xr.Dataset", panel: Any = None) -> Any:
-    """Draw `density` over `s` and/or the histogram of `eigenvalues`; the atom as a number."""
+    """Draw `density` over `s` and/or the histogram of `eigenvalues`; the atom as a number.
+
+    Where the largest eigenvalues leave the others far behind both axes are logarithmic.
+    """
     figure = None
     if panel is None:
         figure, (panel,) = style.new_figure(width=4.6, height=3.2)
-    notes = []
+    wide = _is_wide(data)
+    tops = []
     if "eigenvalues" in data:
-        notes.append(_histogram(panel, data))
+        tops.append(_histogram(panel, data, wide))
     if "density" in data:
-        notes.append(_density(panel, data))
+        tops.append(_density(panel, data))
     panel.set_xlabel("eigenvalue of S")
-    panel.set_xlim(left=0)
-    panel.set_ylabel("density of nonzero eigenvalues")
-    panel.set_ylim(bottom=0)
-    panel.text(
-        0.97,
-        0.72,
-        "eigenvalues at zero\n" + "\n".join(notes),
-        ha="right",
-        va="top",
-        transform=panel.transAxes,
-        fontsize=8,
-    )
+    panel.set_ylabel("density (area: rank over d)")
+    highest = max(tops)
+    if wide:
+        panel.set(xscale="log", yscale="log", ylim=(highest * LOWEST, 3 * highest))
+        panel.set_xlim(*_log_range(data))
+    else:
+        panel.set(xlim=(0, None), ylim=(0, 1.3 * highest or 1))
     panel.legend(loc="upper right")
     return figure
 
 
-def _histogram(panel: Any, data: "xr.Dataset") -> str:
+def _is_wide(data: "xr.Dataset") -> bool:
+    """Whether a linear axis would hide most eigenvalues."""
+    if "density" not in data:
+        values = np.asarray(data["eigenvalues"])
+        return bool(values.max() > WIDE * np.median(values[values > 0], axis=None))
+    s, density = np.asarray(data["s"]), np.asarray(data["density"])
+    if not s.size:
+        return False
+    mass = np.cumsum(density[:-1] * np.diff(s))
+    return bool(s[-1] > WIDE * s[np.searchsorted(mass, mass[-1] / 2)])
+
+
+def _log_range(data: "xr.Dataset") -> tuple[float, float]:
+    """From what lies well below the middle of the spectrum to its top."""
+    parts = [np.asarray(data[name]).ravel() for name in ("s", "eigenvalues") if name in data]
+    every = np.concatenate(parts)
+    top = float(every.max())
+    return top / DECADES, 1.3 * top
+
+
+def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
     values = np.asarray(data["eigenvalues"])
     largest = max(values.max(), 1e-300)
     nonzero = values[values > 0]
     count = min(60, max(12, nonzero.size // 6))
     edges = np.linspace(0.0, largest * 1.02, count + 1)
+    if wide:
+        edges = np.geomspace(largest / DECADES, largest * 1.02, count + 1)
     heights, _ = np.histogram(nonzero, edges)
     density = heights / (values.size * np.diff(edges))
     panel.stairs(
@@ -52,15 +76,16 @@ def _histogram(panel: Any, data: "xr.Dataset") -> str:
         fill=True,
         color=style.TRAINED,
         alpha=0.45,
-        label=f"trained, d = {values.shape[-1]}",
+        label=f"trained, d = {values.shape[-1]} ({1 - nonzero.size / values.size:.1%} at zero)",
     )
-    return f"trained {1 - nonzero.size / values.size:.3f}"
+    return float(density.max())
 
 
-def _density(panel: Any, data: "xr.Dataset") -> str:
+def _density(panel: Any, data: "xr.Dataset") -> float:
+    label = f"theory ({float(data['atom']):.1%} at zero)"
     if data["s"].size:
-        panel.plot(data["s"], data["density"], color=style.THEORY, label="theory")
-    else:
-        panel.plot([0, 0], [0, 1], color=style.THEORY, label="theory: S = 0", clip_on=False)
-        panel.set_xlim(right=max(1.0, panel.get_xlim()[1]))
-    return f"theory {float(data['atom']):.3f}"
+        panel.plot(data["s"], data["density"], color=style.THEORY, label=label)
+        return float(np.max(data["density"]))
+    panel.plot([0, 0], [0, 1], color=style.THEORY, label=label, linewidth=4, clip_on=False)
+    panel.text(0.5, 0.5, "S = 0: every eigenvalue is zero", ha="center", transform=panel.transAxes)
+    return 1.0

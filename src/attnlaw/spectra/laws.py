@@ -79,7 +79,7 @@ class MarchenkoPastur:
     target_rank_ratio: float
 
     def __post_init__(self) -> None:
-        require_positive("target_rank_ratio = p0/d", self.target_rank_ratio)
+        require_positive("kappa0 = p0/d (target_rank_ratio)", self.target_rank_ratio)
 
     @property
     def power(self) -> Any:

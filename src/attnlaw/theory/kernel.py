@@ -54,9 +54,14 @@ class Solved(NamedTuple):
     probes: Probes
 
 
+def accepted_residual(jump: Any) -> Any:
+    """10⁻⁶, or twice the largest jump of the map by a single point, but never above 1 %."""
+    return (2 * jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
+
+
 def tolerance(solved: Any) -> Any:
-    """Accepted residual: 10⁻⁶, or twice the largest single-point jump, but never above 1 %."""
-    return (2 * solved.step.jump).clip(RESIDUAL_TOLERANCE, LARGEST_TOLERANCE)
+    """The residual that is accepted for what the solver answers."""
+    return accepted_residual(solved.step.jump)
 
 
 @jax.jit

@@ -3,11 +3,14 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from attnlaw.denoisers import SpectralParameters
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 from attnlaw.spectra.grouping import grouped
 from attnlaw.spectra.spectral_law import SpectralLaw
+from attnlaw.theory.kernel import accepted_residual
 
 MANY_MINIMA = 0.3
 # noise level and threshold, over √Q0, at which the spectrum of an exactly recovered S0 is drawn
@@ -111,6 +114,11 @@ class Solution:
     def threshold(self) -> float:
         """ε = 2λ̃/m̂."""
         return self.parameters.threshold
+
+    @property
+    def tolerance(self) -> float:
+        """The residual that counts as converged."""
+        return float(accepted_residual(np.float64(self.largest_jump)))
 
     @property
     def width_sufficient(self) -> bool:

@@ -182,6 +182,8 @@ def check_solvable(problem: Problem, accuracy: float) -> None:
     require_problem(problem)
     require_few_tokens(problem)
     require_positive("accuracy", accuracy)
+    if accuracy > 1:
+        raise ValueError(f"accuracy must be at most 1, got {accuracy!r}; 1e-3 is the default")
     if accuracy < 1e-6:
         raise ValueError(
             f"accuracy must be at least 1e-06, got {accuracy!r}; "
