@@ -49,7 +49,7 @@ def run_piece(name: str, folder: Path = FOLDER) -> dict[str, Any]:
         began = time.perf_counter()
         result = piece.measure(**arguments)
         seconds = round(time.perf_counter() - began, 1)
-        done[case] = {"arguments": arguments, "seconds": seconds, **result}
+        done[case] = {"commit": commit, "arguments": arguments, "seconds": seconds, **result}
         _write(unfinished, {"commit": commit, "cases": done})
     verdict = piece.judge(done)
     record = {

@@ -11,7 +11,7 @@ from attnlaw.problem import Problem
 from attnlaw.theory.assemble import collapsed_solution, live_solution
 from attnlaw.theory.collapse import Collapse, compiled_collapse, prepared
 from attnlaw.theory.kernel import ALL, FEW, SOME, Solved
-from attnlaw.theory.rescue import rescue_starts, sought_further
+from attnlaw.theory.rescue import LAST_RESORTS, rescue_starts, sought_further
 from attnlaw.theory.search import Averages, searched, take
 from attnlaw.theory.solution import Solution
 from attnlaw.theory.starts import Candidate, cold_candidates, lowest
@@ -61,7 +61,8 @@ def solve_line(
 def _closer(problems: list[Problem], averages: Averages, best: list[Candidate]) -> list[Candidate]:
     """The candidates, those known only roughly because of jumps sought over some more points.
 
-    One that is none there would not hold over all points either.
+    One that is none there would not hold over all points either, and is sought further where that
+    has not been done yet.
     """
     rough = [index for index, candidate in enumerate(best) if candidate.tolerance > ROUGH]
     if rough:
@@ -69,8 +70,9 @@ def _closer(problems: list[Problem], averages: Averages, best: list[Candidate]) 
         for place, index in enumerate(rough):
             known = best[index]
             found = Candidate.of(take(solved, place), known.start)._replace(found=known.found)
-            further = found if found.alive else sought_further(problems[index], averages, known)
-            best[index] = further if further.alive else known
+            if not found.alive and known.start not in LAST_RESORTS:
+                found = sought_further(problems[index], averages, known)
+            best[index] = found if found.alive else known
     return best
 
 
