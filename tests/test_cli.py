@@ -220,6 +220,14 @@ def test_a_full_disk_loses_no_result(tmp_path, capsys, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["problem.json"]
 
 
+def test_long_work_tells_where_it_is(capsys, monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.display.SECONDS_BETWEEN_LINES", 0.0)
+    assert run(["predict", "--json"]) == 0
+    printed = capsys.readouterr()
+    json.loads(printed.out)
+    assert printed.err.startswith("attnlaw: solve 4096 of 65536, relative error ")
+
+
 def test_interruption_says_so(capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

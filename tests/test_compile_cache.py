@@ -9,7 +9,13 @@ import pytest
 
 from attnlaw import use_compile_cache
 
-PREDICT = "import sys; from attnlaw.cli.main import main; main(sys.argv[1:])"
+PREDICT = """
+import math, sys
+import attnlaw.cli.display as display
+from attnlaw.cli.main import main
+display.SECONDS_BETWEEN_LINES = math.inf
+main(sys.argv[1:])
+"""
 
 
 def predict(folder, *, flags=()):
