@@ -48,7 +48,7 @@ POWER = attnlaw.PowerLaw(1.2, 100)
         (lambda: critical_weight_decay(3), "problem must be a Problem, got 3"),
         (lambda: critical_weight_decay(DEFAULT, seed=-1), "seed must be a whole number"),
         (lambda: critical_weight_decay(DEFAULT.replace(tokens=7)), "tokens must be at most 6"),
-        (lambda: Problem(alpha=1.0), r"Problem\(\).replace\(alpha="),
+        (lambda: Problem(alpha=1.0), "Problem().replace(alpha="),
         (lambda: Problem(target=3), "target must be a target law, got 3"),
         (lambda: Problem(attention=3), "attention must be a Tied, got 3"),
         (lambda: Problem.from_dict(3), "problem must be a dict"),
