@@ -22,6 +22,8 @@ _HOMES = {
     "ridgeless": "attnlaw.theory.solve",
     "thresholds": "attnlaw.theory.thresholds",
     "Thresholds": "attnlaw.theory.thresholds",
+    "bayes_optimal": "attnlaw.theory.bayes",
+    "BayesOptimal": "attnlaw.theory.bayes",
     "curve": "attnlaw.theory.curve",
     "Curve": "attnlaw.theory.curve",
     "critical_weight_decay": "attnlaw.theory.collapse",

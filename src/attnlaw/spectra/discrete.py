@@ -38,6 +38,12 @@ class _Discrete:
         return float(self.weights[np.abs(self.values) > tiny].sum())
 
     @property
+    def coincidence(self) -> Any:
+        """Σ w² over the different values: chance that two eigenvalues are the same number."""
+        _, place = np.unique(self.values, return_inverse=True)
+        return float((np.bincount(place, self.weights) ** 2).sum())
+
+    @property
     def upper(self) -> Any:
         """Largest value."""
         return self.values.max()

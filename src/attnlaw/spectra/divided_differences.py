@@ -1,4 +1,4 @@
-"""Pair averages of the divided difference of the threshold over μ_δ × μ_δ (theory §4.5).
+"""Averages over μ_δ on the real axis: of pairs in (4.5), of the squared density in (9.2).
 
 The law is integrated along Biane's curve: with w = u + iv(u) on it, x = H(w) is real and
 μ_δ(dx) = v/(πδ²) · |H′(w)|²/Re H′(w) du, so no density has to be inverted and nothing is offset
@@ -41,7 +41,7 @@ def pair_means(law: Any, noise_level: float, threshold: float) -> PairMeans:
         noise_level: δ > 0.
         threshold: ε.
     """
-    x, weights = axis_rule(law, noise_level, threshold)
+    x, weights, _ = axis_rule(law, noise_level, threshold)
     over = x > threshold
     mass = float(weights[over].sum())
     above = (x[over] - threshold)[:, None]
@@ -50,11 +50,21 @@ def pair_means(law: Any, noise_level: float, threshold: float) -> PairMeans:
     return PairMeans(mass**2 + 2 * float(both[0]), mass**2 + 2 * float(both[1]), mass)
 
 
-def axis_rule(law: Any, noise_level: float, split: float) -> tuple[FloatArray, FloatArray]:
-    """Points x on the support of μ_δ and their weights, of sum one; graded towards `split`."""
+def axis_rule(
+    law: Any, noise_level: float, split: float | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Points x on the support of μ_δ, their weights, of sum one, and the density there.
+
+    Args:
+        law: target law.
+        noise_level: δ > 0.
+        split: where the integrand has a kink, which panels are graded towards.
+    """
     intervals = biane.edges(law, noise_level)
-    at_split = float(compiled_boundary_point(law, noise_level, split).real)
-    cuts = np.sort(np.append(_middles(law), at_split))
+    cuts = _middles(law)
+    if split is not None:
+        at_split = float(compiled_boundary_point(law, noise_level, split).real)
+        cuts = np.sort(np.append(cuts, at_split))
     ends = [
         np.concatenate([[left], cuts[(cuts > left) & (cuts < right)], [right]])
         for left, right in intervals
@@ -72,8 +82,9 @@ def axis_rule(law: Any, noise_level: float, split: float) -> tuple[FloatArray, F
     inside = v > 0
     u, v, du = u[inside], v[inside], du[inside]
     image, slope = subordination_pair(law, noise_level, u + 1j * v)
-    weights = v / (np.pi * noise_level**2) * np.abs(slope) ** 2 / slope.real * du
-    return np.asarray(image.real), np.asarray(weights)
+    density = v / (np.pi * noise_level**2)
+    weights = density * np.abs(slope) ** 2 / slope.real * du
+    return np.asarray(image.real), np.asarray(weights), density
 
 
 def _middles(law: Any) -> FloatArray:

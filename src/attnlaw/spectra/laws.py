@@ -34,6 +34,10 @@ class TargetLaw(Protocol):
         """Share of nonzero eigenvalues."""
 
     @property
+    def coincidence(self) -> Any:
+        """Σ w² over the atoms: chance that two eigenvalues are the same number."""
+
+    @property
     def upper(self) -> Any:
         """Upper end of the support."""
 
@@ -95,6 +99,11 @@ class MarchenkoPastur:
     def rank_ratio(self) -> Any:
         """Rank of S0 over d: min(κ0, 1)."""
         return min(self.target_rank_ratio, 1.0)
+
+    @property
+    def coincidence(self) -> Any:
+        """Square of the weight at zero, (1 − κ0)₊²."""
+        return (1 - self.rank_ratio) ** 2
 
     @property
     def upper(self) -> Any:

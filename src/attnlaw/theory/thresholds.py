@@ -8,6 +8,7 @@ from attnlaw.numerics.gaussian import in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
+from attnlaw.theory.bayes import alpha_of_bayes_recovery
 from attnlaw.theory.collapse import critical_weight_decay, prepared
 from attnlaw.theory.interpolation import (
     Interpolation,
@@ -62,7 +63,6 @@ def thresholds(problem: Problem, *, seed: int = 0) -> Thresholds:
     grouped = prepared(problem)
     end = end_of_interpolation(grouped)
     test_error, mse = _peak(grouped, end, seed)
-    rank = min(float(problem.target.rank_ratio), 1.0)
     reasons = {}
     perf = bayes = None
     if problem.noise > 0:
@@ -70,7 +70,7 @@ def thresholds(problem: Problem, *, seed: int = 0) -> Thresholds:
         reasons = {"alpha_perf": told, "alpha_bayes": told}
     else:
         perf = alpha_of_perfect_recovery(problem)
-        bayes = (2 * rank - rank**2) / (2 * problem.attention.constraints)
+        bayes = alpha_of_bayes_recovery(problem)
     return Thresholds(
         alpha_interp=alpha_at_end(grouped, end),
         noise_level_at_interp=end.noise_level if end else 0.0,
