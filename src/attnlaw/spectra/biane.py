@@ -13,6 +13,7 @@ FloatArray = NDArray[np.float64]
 
 _HALVINGS = 60
 _SETTLED = 1e-14
+CLOSEST = 1e-16
 
 
 def height(law: Any, noise_level: float, u: FloatArray) -> FloatArray:
@@ -127,15 +128,20 @@ def _outer_edge(law: Any, noise_level: float, end: float, side: float) -> float:
 
 def _crossing(law: Any, noise_level: float, near: float, far: float) -> float:
     """Where −g0′ falls through 1/δ² between a support end and a point beyond, on a log scale."""
-    low, high = abs(far - near) * 1e-16, abs(far - near)
-    sign = np.sign(far - near)
-    for _ in range(_HALVINGS):
-        middle = np.sqrt(low * high)
-        if _strength(law, near + sign * middle) > noise_level**-2:
-            low = middle
-        else:
-            high = middle
-    return float(near + sign * high)
+    from scipy.optimize import brentq
+
+    length = far - near
+
+    def excess(log_share: float) -> float:
+        strength = _strength(law, near + length * float(np.exp(log_share)))
+        return float(np.log(min(strength, 1e300)) + 2 * np.log(noise_level))
+
+    closest = np.log(CLOSEST)
+    if excess(closest) <= 0:
+        return float(near + length * CLOSEST)
+    if excess(0.0) >= 0:
+        return float(far)
+    return float(near + length * np.exp(brentq(excess, closest, 0.0, xtol=1e-14)))
 
 
 def _candidate_gaps(

@@ -69,21 +69,13 @@ def bayes_optimal(problem: Problem, *, seed: int = 0) -> BayesOptimal:
     q = power - mmse
     overlaps = Overlaps(ratio**2 * q, ratio * q, 0.0, mmse / power)
     points = normal_points(known.attention.constraints, POINTS, SCRAMBLES, seed)
-    errors = [
-        np.asarray(own)
-        for own in map_test_errors(known, overlaps, in_chunks(points, LARGEST_CHUNK))
-    ]
-    if mmse == 0:
-        errors = [np.zeros(SCRAMBLES) if known.noise == 0 else errors[0], np.zeros(SCRAMBLES)]
-    names = ("test_error", "test_error_clean")
-    return BayesOptimal(
-        problem,
-        noise_level,
-        q,
-        mmse,
-        *(float(own.mean()) for own in errors),
-        {n: float(own.std(ddof=1) / SCRAMBLES**0.5) for n, own in zip(names, errors, strict=True)},
-    )
+    both = map_test_errors(known, overlaps, in_chunks(points, LARGEST_CHUNK))
+    if mmse == 0:  # S0 itself, and noiseless labels: no errors, not even those of rounding
+        both = np.zeros(SCRAMBLES), np.zeros(SCRAMBLES)
+    errors = dict(zip(("test_error", "test_error_clean"), map(np.asarray, both), strict=True))
+    means = {name: float(own.mean()) for name, own in errors.items()}
+    scatter = {name: float(own.std(ddof=1)) / SCRAMBLES**0.5 for name, own in errors.items()}
+    return BayesOptimal(problem, noise_level, q, mmse, **means, standard_errors=scatter)
 
 
 def alpha_of_bayes_recovery(problem: Problem) -> float:
