@@ -220,6 +220,27 @@ def test_a_full_disk_loses_no_result(tmp_path, capsys, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["problem.json"]
 
 
+def test_the_bayes_baseline_is_beside_the_prediction(tmp_path, capsys):
+    arguments = ["predict", "--bayes", "--accuracy", "3e-3", "--out", str(tmp_path)]
+    best = json_of(capsys, *arguments)["bayes"]
+    assert set(best) == {
+        "mmse", "q", "noise_level", "test_error", "test_error_clean", "standard_errors"
+    }  # fmt: skip
+    data = xr.load_dataset(tmp_path / "result.nc", engine="h5netcdf")
+    assert best["mmse"] == data["bayes_mmse"] < data["mse"]
+    assert run(arguments) == 0
+    assert "least" in capsys.readouterr().out
+
+
+def test_a_curve_has_the_bayes_baseline_at_every_value(tmp_path, capsys):
+    axis = ["--curve", "weight_decay=0.1:0.2:2", "--accuracy", "3e-3", "--out", str(tmp_path)]
+    record = json_of(capsys, "predict", "--bayes", *axis)
+    first, second = record["bayes"]["test_error"]
+    assert first == second < min(record["test_error"])
+    assert run(["predict", "--bayes", *axis]) == 0
+    assert "bayes test_error" in capsys.readouterr().out
+
+
 def test_long_work_tells_where_it_is(capsys, monkeypatch):
     monkeypatch.setattr("attnlaw.cli.display.SECONDS_BETWEEN_LINES", 0.0)
     assert run(["predict", "--json"]) == 0

@@ -18,6 +18,7 @@ from attnlaw.records import SCHEMA
 if TYPE_CHECKING:
     import xarray as xr
 
+    from attnlaw.theory.bayes import BayesOptimal
     from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
     from attnlaw.theory.thresholds import Thresholds
@@ -70,6 +71,7 @@ FIT_KEYS = (
     "relative_gradient",
     "evaluations",
 )
+BAYES_KEYS = ("mmse", "q", "noise_level", "test_error", "test_error_clean")
 MEANINGS = {
     "train_loss": "training objective over d², penalty included",
     "train_error": "mean loss of a training sequence",
@@ -78,6 +80,7 @@ MEANINGS = {
     "mse": "squared distance of S to the target, over d",
     "q": "power of S",
     "m": "overlap of S with the target",
+    "mmse": "least ‖Ŝ − S0‖²_F/d of any estimator Ŝ",
     "Q0": "power of the drawn target",
     "sigma": "response of the scores",
     "misalignment": "1 − ρ², ρ the cosine of S and S0",
@@ -183,6 +186,26 @@ def curve_dataset(problem: Problem, line: "Curve") -> "xr.Dataset":
     reasons = [solution.reason or "" for solution in line.solutions]
     data["reason"] = (line.name, reasons, {"long_name": "why a point did not converge"})
     return data
+
+
+def bayes_record(best: "BayesOptimal") -> dict[str, Any]:
+    """The Bayes-optimal baseline as part of a JSON object."""
+    record = {key: getattr(best, key) for key in BAYES_KEYS}
+    return dict(plain(record | {"standard_errors": best.standard_errors}))
+
+
+def with_bayes(
+    data: "xr.Dataset", best: "list[BayesOptimal]", axis: str | None = None
+) -> "xr.Dataset":
+    """The dataset with `bayes_mmse`, … of each value of the axis; as it is where there is none."""
+    if not best:
+        return data
+    added = {}
+    for key in BAYES_KEYS:
+        values = np.array([getattr(own, key) for own in best])
+        about = {"long_name": f"Bayes-optimal: {MEANINGS[key]}"}
+        added[f"bayes_{key}"] = (axis, values, about) if axis else ((), values[0], about)
+    return data.assign(added)
 
 
 def thresholds_record(problem: Problem, found: "Thresholds") -> dict[str, Any]:

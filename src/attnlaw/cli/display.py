@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,11 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from attnlaw.records import Progress, ProgressCallback
-from attnlaw.results import FIT_KEYS, MEANINGS, solution_values
+from attnlaw.results import BAYES_KEYS, FIT_KEYS, MEANINGS, solution_values
 
 if TYPE_CHECKING:
     from attnlaw.comparison import Comparison
+    from attnlaw.theory.bayes import BayesOptimal
     from attnlaw.theory.curve import Curve
     from attnlaw.theory.solution import Solution
     from attnlaw.theory.thresholds import Thresholds
@@ -74,15 +75,27 @@ def print_solution(solution: "Solution") -> None:
     _console().print(table)
 
 
-def print_curve(line: "Curve") -> None:
+def print_bayes(best: "BayesOptimal") -> None:
+    """The Bayes-optimal baseline as a table."""
+    table = _table("bayes-optimal", "value", "± std. error", "meaning")
+    for key in BAYES_KEYS:
+        error = best.standard_errors.get(key)
+        shown = "" if error is None else f"{error:.1e}"
+        table.add_row(key, _shown(getattr(best, key)), shown, MEANINGS[key])
+    _console().print(table)
+
+
+def print_curve(line: "Curve", best: "Sequence[BayesOptimal]" = ()) -> None:
     """A curve as a table, one row a value."""
-    table = _table(line.name, "test_error", "±", *CURVE_COLUMNS, "phase", "converged")
-    for value, solution in zip(line.values, line.solutions, strict=True):
+    more = ("bayes test_error",) if best else ()
+    table = _table(line.name, "test_error", "±", *more, *CURVE_COLUMNS, "phase", "converged")
+    for index, (value, solution) in enumerate(zip(line.values, line.solutions, strict=True)):
         values = solution_values(solution)
         table.add_row(
             _shown(value.item()),
             _shown(values["test_error"]),
             f"{solution.standard_errors['test_error']:.1e}",
+            *(_shown(best[index].test_error) for _ in more),
             *(_shown(values[key]) for key in CURVE_COLUMNS),
             solution.phase,
             _shown(solution.converged),

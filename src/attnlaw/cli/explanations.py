@@ -185,6 +185,10 @@ LONG = {
         "‖∇L‖·‖W‖/L at the end of training: dimensionless, zero at a minimum of (1.4)."
     ),
     "evaluations": ("Evaluations of the training objective (1.4) and its gradient."),
+    "mmse": (
+        "Q0 − q of the Bayes-optimal estimator, the posterior mean of the target map: the least "
+        "‖Ŝ − S0‖²_F/d that any estimator can reach from the same data, equation (9.2)."
+    ),
     "alpha_interp": (
         "The sample ratio n/d² up to which the layer trained with vanishing weight decay fits "
         "every noisy label: ∂_δJ(δ̄, 0)/(4 K_eff δ̄) with δ̄ from equation (6.3), K_eff = "
@@ -209,7 +213,9 @@ LONG = {
     ),
     "alpha_bayes": (
         "The sample ratio n/d² beyond which, without label noise, the best possible estimator is "
-        "exact: (2κ0 − κ0²)/(2 K_eff), equation (6.5). With label noise there is none."
+        "exact: (1 − Σw²)/(2 K_eff) over the atoms w of the target, "
+        "(2κ0 − κ0²)/(2 K_eff) for a Gaussian target of rank κ0 d < d, equation (6.5). With label "
+        "noise there is none."
     ),
     "critical_weight_decay": (
         "The weight decay λ on W beyond which the trained layer is S = 0, at the sample ratio and "

@@ -15,7 +15,8 @@ from types import FrameType
 
 import click
 
-from attnlaw.cli.commands import compare_command, explain_command, predict_command, train_command
+from attnlaw.cli.commands import compare_command, explain_command, train_command
+from attnlaw.cli.predict import predict_command
 from attnlaw.cli.thresholds import thresholds_command
 
 BAD_INPUT, INTERRUPTED = 2, 130

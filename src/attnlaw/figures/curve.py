@@ -44,6 +44,9 @@ def draw(data: "xr.Dataset") -> Any:
     ):
         values = np.where(kept, data[key].values, np.nan)
         errors.plot(axis, values, dashes, color=colour, label=label, **points)
+    if "bayes_test_error" in data:
+        best = data["bayes_test_error"]
+        errors.plot(axis, best, ":", color="k", label="Bayes-optimal test error")
     _from_zero(errors)
     errors.set_ylabel("error, loss")
     errors.legend()
