@@ -55,6 +55,9 @@ SOLUTION_KEYS = (
     "start",
     "two_minima_fraction",
     "largest_jump",
+    "replicon",
+    "jump_weight",
+    "stable",
 )
 FIT_KEYS = (
     "train_loss",
@@ -106,6 +109,9 @@ MEANINGS = {
     "fixed_points_found": "distinct solutions met",
     "start": "start that led to the solution",
     "two_minima_fraction": "points with two proximal minima",
+    "replicon": "below one where the theory is stable",
+    "jump_weight": "χ, one where the proximal step never jumps",
+    "stable": "whether the replicon is below one",
     "largest_jump": "change of the map by one point's jump",
     "seconds": "time of the optimiser",
     "test_error_std_error": "standard error of test_error",

@@ -27,8 +27,9 @@ class ChannelAverages(NamedTuple):
 
     moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
     alignment = D_0 of (3.3), stein_divergence = D_ω by Stein's lemma alone (the exact derivative
-    of the sampled 𝓜), two_minima the fraction of points where the two starts of the
-    proximal step end at different minima, settled the fraction of converged steps.
+    of the sampled 𝓜), response_trace = E tr ∂g/∂ω and response_square = E‖∂g/∂ω‖²_F over the first
+    chunk of points alone, jumps not counted (4.5), two_minima the fraction of points where the two
+    starts of the proximal step end at different minima, settled the fraction of converged steps.
     """
 
     moreau: Any
@@ -37,6 +38,8 @@ class ChannelAverages(NamedTuple):
     divergence: Any
     alignment: Any
     stein_divergence: Any
+    response_trace: Any
+    response_square: Any
     two_minima: Any
     settled: Any
 
@@ -80,8 +83,15 @@ def channel_averages(
     held = jnp.asarray(points)
 
     def one(index: Any) -> tuple[ChannelAverages, Jump]:
-        own = held[index // used.chunks, index % used.chunks]
-        return _chunk_averages(attention, loss, law, sigma, own)
+        chunk = index % used.chunks
+        own = held[index // used.chunks, chunk]
+        averages, jump = _chunk_averages(attention, loss, law, sigma, own, chunk == 0)
+        weight = jnp.where(chunk == 0, used.chunks, 0)
+        first = averages._replace(
+            response_trace=weight * averages.response_trace,
+            response_square=weight * averages.response_square,
+        )
+        return first, jump
 
     shape, jump_shape = jax.eval_shape(one, 0)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(points.shape[0], leaf.dtype), shape)
@@ -110,9 +120,9 @@ def conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) 
 
 
 def _chunk_averages(
-    attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any
+    attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any, measured: Any
 ) -> tuple[ChannelAverages, Jump]:
-    """Averages over one chunk, and its largest jump.
+    """Averages over one chunk, and its largest jump; the response only where it is `measured`.
 
     D_ω is the mean derivative of g where the proximal step is certainly continuous (Σβ² small),
     and by Stein's lemma (3.3), which counts jumps too, beyond; the two have the same mean, the
@@ -129,7 +139,8 @@ def _chunk_averages(
 
     own = moments(best.g)
     square, stein, along_target = jnp.mean(own, axis=1)
-    divergence = smooth * _mean_derivative(best, sigma, smooth) + (1 - smooth) * stein
+    trace, norm = _mean_response(best, sigma, measured | (smooth > 0))
+    divergence = smooth * trace + (1 - smooth) * stein
     jumps = jnp.where(apart, moments(other) - own, 0.0) / points.shape[-1]
     size = jnp.sum(jnp.abs(jumps) / (jnp.abs(jnp.mean(own, axis=1)[:, None]) + 1e-300), axis=0)
     worst = jnp.argmax(size)
@@ -141,6 +152,8 @@ def _chunk_averages(
         divergence=divergence,
         alignment=along_target - slope / spread * divergence,
         stein_divergence=stein,
+        response_trace=trace,
+        response_square=norm,
         two_minima=jnp.mean(apart),
         settled=jnp.mean(best.settled),
     )
@@ -165,17 +178,21 @@ def _smooth_share(steepness: Any) -> Any:
     return x * x * (3 - 2 * x)
 
 
-def _mean_derivative(best: Proximal, sigma: Any, share: Any) -> Any:
-    """E tr ∂g/∂ω = −E tr[H (I + ΣH)⁻¹], H = ∇²ℓ at the proximal point; zero where not wanted."""
+def _mean_response(best: Proximal, sigma: Any, wanted: Any) -> tuple[Any, Any]:
+    """E tr ∂g/∂ω and E‖∂g/∂ω‖²_F, ∂g/∂ω = −H (I + ΣH)⁻¹ with H = ∇²ℓ at the proximal point."""
     count, size = best.g.shape
     unit = jnp.eye(count)[:, :, None]
 
-    def mean() -> Any:
+    def mean() -> tuple[Any, Any]:
         units = jnp.broadcast_to(unit, (count, count, size))
         inverse, _ = solve_symmetric(best.hessian + unit / sigma, units)
-        return jnp.mean(jnp.trace(inverse)) / sigma**2 - count / sigma
+        response = jnp.einsum("ijn,jkn->ikn", best.hessian, inverse) / sigma
+        square = jnp.mean(jnp.sum(response**2, axis=(0, 1)))
+        return jnp.mean(jnp.trace(inverse)) / sigma**2 - count / sigma, square
 
-    return jax.lax.cond(share > 0, mean, lambda: jnp.zeros(()))
+    nothing = jnp.zeros(()), jnp.zeros(())
+    both: tuple[Any, Any] = jax.lax.cond(wanted, mean, lambda: nothing)
+    return both
 
 
 def _proximal_points(
@@ -238,6 +255,8 @@ def zero_map_averages(
         divergence=divergence,
         alignment=-jnp.mean(jnp.sum(slope * z0, axis=0)) / target_variance,
         stein_divergence=divergence,
+        response_trace=divergence,
+        response_square=jnp.mean(jnp.sum(hessian**2, axis=(0, 1))),
         two_minima=jnp.zeros(()),
         settled=jnp.ones(()),
     )

@@ -173,6 +173,20 @@ LONG = {
         "and finite dimension alone shifts the mean by one or two per cent at d = 100; null with "
         "one repeat or no scatter at all."
     ),
+    "replicon": (
+        "2αE‖∂g/∂ω‖²·R/Σ̂², the factor by which the squared distance of two nearby replicas on the "
+        "same data changes in an iteration, equation (4.5). Above one the replica-symmetric answer "
+        "is unstable: layers trained there can differ from it. It does not see the jumps of the "
+        "proximal step; see jump_weight. Null where S = (β0/β)·S0 exactly."
+    ),
+    "jump_weight": (
+        "χ = −2αE tr(∂g/∂ω)/Σ̂: the derivative of g without its jumps, over the whole. It is one "
+        "where the proximal step is continuous; χ − 1 is the weight of its jumps (4.5)."
+    ),
+    "stable": (
+        "Whether the replicon is below one, equation (4.5), so that the replica-symmetric theory "
+        "may hold. A solution that is not stable is still printed."
+    ),
     "seconds": (
         "Wall-clock time of the optimiser of one layer, without drawing the data and measuring "
         "the test error."

@@ -14,8 +14,8 @@ MOST_ATOMS = 400
 _BISECTIONS = 40
 
 
-def grouped(law: Any) -> Any:
-    """The law itself, or one of 400 atoms that stands for a larger discrete law.
+def grouped(law: Any, most: int = MOST_ATOMS) -> Any:
+    """The law itself, or one of `most` atoms (400) that stands for a larger discrete law.
 
     The range is cut into equal cells, as narrow as the number of atoms allows. In a cell with more
     than two values these are replaced by the two-point Gauss rule of their measure, which has the
@@ -27,39 +27,40 @@ def grouped(law: Any) -> Any:
     J and below 1e-4 in its derivatives and F̄ for δ ≥ 0.1 and ε ≤ 1.9 δ.
     """
     values = getattr(law, "values", None)
-    if values is None or values.size <= MOST_ATOMS:
+    if values is None or values.size <= most:
         return law
-    return _grouped(law)
+    return _grouped(law, most)
 
 
 @lru_cache(maxsize=16)
-def _grouped(law: Any) -> Atoms:
+def _grouped(law: Any, most: int) -> Atoms:
     values, weights = np.asarray(law.values), np.asarray(law.weights)
     order = np.argsort(values)
-    return Atoms(*_in_cells(values[order], weights[order]))
+    return Atoms(*_in_cells(values[order], weights[order], most))
 
 
-def _in_cells(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted atoms from sorted values, over the most cells that give no more than MOST_ATOMS."""
+def _in_cells(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """Weighted atoms from sorted values, over the most cells that give no more than `most`."""
     span = values[-1] - values[0]
-    few, many = 0.0, np.log2(16 * MOST_ATOMS * values.size)
+    few, many = 0.0, np.log2(16 * most * values.size)
     for _ in range(_BISECTIONS):
         middle = (few + many) / 2
         atoms = np.minimum(np.bincount(_cells(values, span * 2**-middle)), 2).sum()
-        few, many = (middle, many) if atoms <= MOST_ATOMS else (few, middle)
+        few, many = (middle, many) if atoms <= most else (few, middle)
     cell = _cells(values, span * 2**-few)
     counts = np.bincount(cell)[cell]
     alone = counts <= 2
     nodes, masses = _gauss(values[~alone], weights[~alone], cell[~alone])
-    return _padded(np.concatenate([values[alone], nodes]), np.concatenate([weights[alone], masses]))
+    every = np.concatenate([values[alone], nodes]), np.concatenate([weights[alone], masses])
+    return _padded(*every, most)
 
 
-def _padded(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same law with exactly MOST_ATOMS atoms, the heaviest one split.
+def _padded(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """The same law with exactly `most` atoms, the heaviest one split.
 
     Problems along a line need arrays of one shape.
     """
-    missing, heaviest = MOST_ATOMS - values.size, int(np.argmax(weights))
+    missing, heaviest = most - values.size, int(np.argmax(weights))
     share = weights[heaviest] / (missing + 1)
     kept = weights.copy()
     kept[heaviest] = share

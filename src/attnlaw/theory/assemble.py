@@ -43,6 +43,8 @@ def live_solution(
         start=start,
         points=solved.step.scrambles.loss.size * count,
         two_minima_fraction=float(solved.step.channel.two_minima),
+        response_trace=float(solved.step.channel.response_trace),
+        response_square=float(solved.step.channel.response_square),
     )
     reason = _reason_against(solution, float(tolerance(solved)), bound)
     return replace(solution, converged=reason is None, reason=reason)
@@ -149,6 +151,8 @@ def _exact(
         largest_jump=0.0,
         points=test_points.shape[0] * test_points.shape[1] * test_points.shape[-1],
         two_minima_fraction=0.0,
+        response_trace=0.0,
+        response_square=0.0,
         **evidence,
     )
 

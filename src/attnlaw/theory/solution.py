@@ -8,11 +8,13 @@ import numpy as np
 from attnlaw.denoisers import SpectralParameters
 from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
+from attnlaw.spectra.divided_differences import pair_means
 from attnlaw.spectra.grouping import grouped
 from attnlaw.spectra.spectral_law import SpectralLaw
 from attnlaw.theory.kernel import accepted_residual
 
 MANY_MINIMA = 0.3
+MOST_PAIRED = 64
 # noise level and threshold, over √Q0, at which the spectrum of an exactly recovered S0 is drawn
 SHARP_NOISE, SHARP_THRESHOLD = 1e-6, 3e-6
 
@@ -59,6 +61,8 @@ class Solution:
         start: the start whose fixed point has the lowest Φ.
         points: Gaussian points used in all.
         two_minima_fraction: share of points where the proximal step has two minima or more.
+        response_trace, response_square: E tr ∂g/∂ω and E‖∂g/∂ω‖²_F of (4.5), jumps not counted;
+            zero in closed forms, which do not need them.
     """
 
     problem: Problem
@@ -81,6 +85,8 @@ class Solution:
     start: str
     points: int
     two_minima_fraction: float
+    response_trace: float
+    response_square: float
     standard_errors: dict[str, float] = field(repr=False)
 
     @property
@@ -114,6 +120,42 @@ class Solution:
     def threshold(self) -> float:
         """ε = 2λ̃/m̂."""
         return self.parameters.threshold
+
+    @cached_property
+    def replicon(self) -> float | None:
+        """2αE‖∂g/∂ω‖²_F R/Σ̂² of (4.5); None at S = (β0/β) S0, where nothing is left to vary.
+
+        The factor by which the distance of two nearby replicas on the same data changes in an
+        iteration; above one the replica-symmetric answer is unstable. The mean does not see the
+        jumps of the proximal step, which make it infinite formally; `jump_weight` tells of them. R
+        is that of at most 64 target atoms, within 1 %.
+        """
+        if self.rank_ratio == 0:
+            return 0.0
+        if self.noise_level == 0:
+            return None
+        target = grouped(self.problem.target, MOST_PAIRED)
+        pairs = pair_means(target, self.noise_level, self.threshold).second
+        if np.isinf(self.overlaps.sigma):
+            return pairs / (2 * self.problem.sample_ratio * self.problem.attention.constraints)
+        response = 2 * self.problem.sample_ratio * self.response_square
+        return float(response * pairs / self.conjugates.sigma_hat**2)
+
+    @property
+    def jump_weight(self) -> float:
+        """χ = −2αE tr(∂g/∂ω)/Σ̂, the derivative of g without its jumps over the whole.
+
+        1 where the proximal step is continuous; χ − 1 is the weight of its jumps.
+        """
+        if self.rank_ratio == 0 or np.isinf(self.overlaps.sigma):
+            return 1.0
+        response = -2 * self.problem.sample_ratio * self.response_trace
+        return float(response / self.conjugates.sigma_hat)
+
+    @property
+    def stable(self) -> bool:
+        """Whether the replicon is below one, so that the replica-symmetric theory may hold."""
+        return self.replicon is None or self.replicon < 1
 
     @property
     def tolerance(self) -> float:
