@@ -21,7 +21,7 @@ from attnlaw.records import Overlaps
 from attnlaw.theory.observed import Probes, probe
 
 INNER_TOLERANCE, SCAN_TOLERANCE = 1e-8, 1e-2
-MOST_OVER_FEW, MOST_OVER_MORE = 120, 40
+MOST_OVER_FEW, MOST_OVER_MORE, MOST_WHEN_ROUGH = 120, 40, 16
 FEW, SOME, ALL = 0, 1, 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
@@ -31,13 +31,15 @@ class Jobs(NamedTuple):
     """Fixed points to find: of which problem, from where; arrays (J, …).
 
     `jacobian` is that of G(x) − x at the start, as far as it is known. Where `held`, the first
-    coordinate keeps its value and only the other two coordinates are solved for.
+    coordinate keeps its value and only the other two coordinates are solved for. A `rough` start
+    was found where the map jumps; over all points it gets fewer evaluations, each of which is dear.
     """
 
     problem: Any
     start: Any
     jacobian: Any
     held: Any
+    rough: Any
 
 
 class Solved(NamedTuple):
@@ -88,6 +90,7 @@ def run(
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
         problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
+        own_most = jnp.where(job.rough & (level == ALL), MOST_WHEN_ROUGH, most)
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
@@ -99,7 +102,7 @@ def run(
             job.start,
             job.jacobian,
             tolerance=jnp.where(job.held, SCAN_TOLERANCE, INNER_TOLERANCE),
-            max_evaluations=jnp.where(index < count, most, 0),
+            max_evaluations=jnp.where(index < count, own_most, 0),
             measure_jacobian=(level != ALL) & ~job.held,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail

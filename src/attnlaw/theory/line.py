@@ -19,7 +19,7 @@ from attnlaw.theory.starts import Candidate, cold_candidates, lowest
 FloatArray = NDArray[np.float64]
 
 MOST_SPREADS = 10
-ROUGH, NEAR = 1e-3, 2.0
+NEAR = 2.0
 
 
 class Answer(NamedTuple):
@@ -64,7 +64,7 @@ def _closer(problems: list[Problem], averages: Averages, best: list[Candidate]) 
     One that is none there would not hold over all points either, and is sought further where that
     has not been done yet.
     """
-    rough = [index for index, candidate in enumerate(best) if candidate.tolerance > ROUGH]
+    rough = [index for index, candidate in enumerate(best) if candidate.rough]
     if rough:
         solved = searched(problems, averages, [(index, best[index]) for index in rough], SOME)
         for place, index in enumerate(rough):

@@ -55,6 +55,7 @@ def searched(
             np.stack([start.coordinates for _, start in padded]),
             np.stack([start.jacobian for _, start in padded]),
             np.full(size, held),
+            np.array([start.rough for _, start in padded]),
         )
         solved = run(stacked, averages.fine, averages.test, jobs, len(own), level)
         parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))

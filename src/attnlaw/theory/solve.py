@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 POINT_COUNTS = (2**10, 2**12, 2**14, 2**16)
 LOOSE_ACCURACY = 3e-3
-MOST_OF_JUMPY = 2**12
+MOST_OF_JUMPY = 2**10
 
 
 @in_float64
@@ -139,7 +139,8 @@ def refine_until(
     """The answer over as many points as the accuracy needs; given up when two sizes fail.
 
     At three tokens or more, where many proximal steps have several minima, an evaluation costs up
-    to a hundred times the usual and the theory may not even be stable: 2¹² points at most.
+    to a hundred times the usual, the lowest minimum is not always found and the theory may not even
+    be stable: no more points than the first size, or 2¹⁰, unless that did not converge.
     """
     failures = 0
     for count in point_counts(accuracy)[1:]:
@@ -147,7 +148,7 @@ def refine_until(
         failures = 0 if solution.converged else failures + 1
         if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
             break
-        if _is_jumpy(solution) and count > MOST_OF_JUMPY:
+        if solution.converged and _is_jumpy(solution) and count > MOST_OF_JUMPY:
             break
         answer = _over_more_points(problem, averages(problem, count, seed), answer, guess)
         progress(Progress("solve", count, POINT_COUNTS[-1], _state(answer.solution)))

@@ -13,7 +13,7 @@ from attnlaw.theory.kernel import Solved, tolerance
 FloatArray = NDArray[np.float64]
 
 SAME_POINT = 1e-3
-FAR = 0.7
+FAR, ROUGH = 0.7, 1e-3
 # below it, Σ where every label is fitted starts no higher
 LEAST_DECAY = 1e-9
 
@@ -61,6 +61,11 @@ class Candidate(NamedTuple):
     def settled(self) -> bool:
         """Whether this is a fixed point, and not a valley where the map hardly moves."""
         return self.residual <= self.tolerance and self.distance <= FAR
+
+    @property
+    def rough(self) -> bool:
+        """Whether jumps of the map keep this from being known better than to 10⁻³."""
+        return self.tolerance > ROUGH
 
     @property
     def alive(self) -> bool:
