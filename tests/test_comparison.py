@@ -74,7 +74,8 @@ def test_picture_of_a_comparison(tmp_path, monkeypatch):
     drawn.savefig(tmp_path / "compare.png")
     assert (tmp_path / "compare.png").stat().st_size > 10_000
     left, right = drawn.axes
-    assert "theory" in [text.get_text() for text in left.get_legend().get_texts()]
+    told = [text.get_text() for text in left.get_legend().get_texts()]
+    assert told[1].startswith("theory (") and told[1].endswith("% at zero)")
     assert right.get_xscale() == "log"
     assert {"solve", "train", "curve", "trained points", "repeat"} <= {p.task for p in seen}
 
