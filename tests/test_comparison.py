@@ -75,7 +75,8 @@ def test_picture_of_a_comparison(tmp_path, monkeypatch):
     assert (tmp_path / "compare.png").stat().st_size > 10_000
     left, right = drawn.axes
     told = [text.get_text() for text in left.get_legend().get_texts()]
-    assert told[1].startswith("theory (") and told[1].endswith("% at zero)")
+    assert told[1].startswith("theory (")
+    assert told[1].endswith("% at zero)")
     assert right.get_xscale() == "log"
     assert {"solve", "train", "curve", "trained points", "repeat"} <= {p.task for p in seen}
 
