@@ -15,8 +15,7 @@ import pytest
 
 import attnlaw
 from attnlaw.cli import display
-
-VARIABLE = "ATTNLAW_COMPILE_CACHE"
+from attnlaw.numerics.compile_cache import VARIABLE
 
 
 def pytest_configure(config: pytest.Config) -> None:

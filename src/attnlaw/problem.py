@@ -141,18 +141,15 @@ class Problem:
 
     def __getattr__(self, name: str) -> Any:
         """A number of a part, or one by its short name, as `replace` takes them."""
-        known = ALIASES.get(name, name)
-        if not name.startswith("_"):
-            if known in _own_fields():
-                return getattr(self, known)
-            for part, fields in _FIELDS_OF_PARTS.items():
-                if known in fields and hasattr(getattr(self, part), known):
-                    return getattr(getattr(self, part), known)
-        raise AttributeError(
-            f"{type(self).__name__} has no number {name!r}; see Problem.replace for their names",
-            name=name,
-            obj=self,
-        )
+        known, own = ALIASES.get(name, name), _own_fields()
+        if name.startswith("_") or name in own:
+            raise AttributeError(name)
+        try:
+            part = self.part_of(known)
+        except ValueError as error:
+            told = f"{type(self).__name__} has no number {name!r}: {error}"
+            raise AttributeError(told, name=name, obj=self) from None
+        return getattr(self if part is None else getattr(self, part), known)
 
     def part_of(self, name: str) -> str | None:
         """The part that holds the field `name`; None for a field of the problem itself.

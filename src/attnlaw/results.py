@@ -74,25 +74,30 @@ FIT_KEYS = (
     "relative_gradient",
     "evaluations",
 )
-BAYES_KEYS = ("mmse", "q", "noise_level", "test_error", "test_error_clean")
+BAYES_MEANINGS = {
+    "mmse": "least ‖Ŝ − S0‖²_F/d of any estimator Ŝ (9.2)",
+    "q": "power of the posterior mean of S0, and its overlap with S0",
+    "noise_level": "δ of the noisy map S0 + δZ that the data are worth",
+    "test_error": "squared error of attention at the posterior mean, noisy labels",
+    "test_error_clean": "squared error of attention at the posterior mean, noiseless labels",
+}
 MEANINGS = {
-    "train_loss": "training objective over d², penalty included",
+    "train_loss": "training objective over d², penalty included (4.2)",
     "train_error": "mean loss of a training sequence",
-    "test_error": "squared error of attention, noisy labels",
-    "test_error_clean": "squared error of attention, noiseless labels",
-    "mse": "squared distance of S to the target, over d",
-    "q": "power of S",
-    "m": "overlap of S with the target",
-    "mmse": "least ‖Ŝ − S0‖²_F/d of any estimator Ŝ",
-    "Q0": "power of the drawn target",
+    "test_error": "squared error of attention, noisy labels (4.4)",
+    "test_error_clean": "squared error of attention, noiseless labels (4.4)",
+    "mse": "squared distance of S to the target, ‖S − S0‖²_F/d (4.4)",
+    "q": "power of S, Tr S²/d",
+    "m": "overlap of S with the target, Tr S S0/d",
+    "Q0": "power of the drawn target, Tr S0²/d",
     "sigma": "response of the scores",
     "misalignment": "1 − ρ², ρ the cosine of S and S0",
     "q_hat": "noise in S, conjugate of q",
     "m_hat": "signal in S, conjugate of m",
     "sigma_hat": "curvature, conjugate of sigma",
     "scale": "η of S = η·ReLU(S0 + δZ − ε)",
-    "noise_level": "δ of the same",
-    "threshold": "ε of the same",
+    "noise_level": "δ of S = η·ReLU(S0 + δZ − ε)",
+    "threshold": "ε of S = η·ReLU(S0 + δZ − ε)",
     "trace": "Tr S/d, what the penalty weighs",
     "rank_ratio": "rank of S over d",
     "atom": "share of eigenvalues of S that are zero",
@@ -100,7 +105,7 @@ MEANINGS = {
     "phase": "collapsed, bulk, outliers or recovered",
     "width_sufficient": "whether the width exceeds the rank",
     "weight_decay": "λ on W",
-    "weight_decay_scaled": "the same seen by S",
+    "weight_decay_scaled": "λ̃ = √κ λ, what S sees",
     "converged": "tolerance met",
     "residual": "change under one more map",
     "tolerance": "residual that counts as converged",
@@ -118,9 +123,9 @@ MEANINGS = {
     "relative_gradient": "‖∇L‖·‖W‖/L at the end",
     "evaluations": "evaluations of the objective",
     "alpha_interp": "n/d² up to which every noisy label is fitted as λ → 0",
-    "noise_level_at_interp": "δ there",
-    "peak_test_error": "test error there: a finite peak",
-    "peak_mse": "‖S − S0‖²_F/d there",
+    "noise_level_at_interp": "δ at alpha_interp",
+    "peak_test_error": "test error at alpha_interp: a finite peak",
+    "peak_mse": "‖S − S0‖²_F/d at alpha_interp",
     "alpha_perf": "n/d² beyond which S is the target as λ → 0",
     "alpha_bayes": "n/d² beyond which the best estimator is exact",
     "critical_weight_decay": "λ beyond which S = 0, at the α given",
@@ -196,7 +201,7 @@ def curve_dataset(problem: Problem, line: "Curve") -> "xr.Dataset":
 
 def bayes_record(best: "BayesOptimal") -> dict[str, Any]:
     """The Bayes-optimal baseline as part of a JSON object."""
-    record = {key: getattr(best, key) for key in BAYES_KEYS}
+    record = {key: getattr(best, key) for key in BAYES_MEANINGS}
     return dict(plain(record | {"standard_errors": best.standard_errors}))
 
 
@@ -207,9 +212,9 @@ def with_bayes(
     if not best:
         return data
     added = {}
-    for key in BAYES_KEYS:
+    for key, meaning in BAYES_MEANINGS.items():
         values = np.array([getattr(own, key) for own in best])
-        about = {"long_name": f"Bayes-optimal: {MEANINGS[key]}"}
+        about = {"long_name": f"Bayes-optimal: {meaning}"}
         added[f"bayes_{key}"] = (axis, values, about) if axis else ((), values[0], about)
     return data.assign(added)
 

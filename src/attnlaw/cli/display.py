@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from attnlaw.records import Progress, ProgressCallback
-from attnlaw.results import BAYES_KEYS, FIT_KEYS, MEANINGS, solution_values
+from attnlaw.results import BAYES_MEANINGS, FIT_KEYS, MEANINGS, solution_values
 
 if TYPE_CHECKING:
     from attnlaw.comparison import Comparison
@@ -78,10 +78,10 @@ def print_solution(solution: "Solution") -> None:
 def print_bayes(best: "BayesOptimal") -> None:
     """The Bayes-optimal baseline as a table."""
     table = _table("bayes-optimal", "value", "± std. error", "meaning")
-    for key in BAYES_KEYS:
+    for key, meaning in BAYES_MEANINGS.items():
         error = best.standard_errors.get(key)
         shown = "" if error is None else f"{error:.1e}"
-        table.add_row(key, _shown(getattr(best, key)), shown, MEANINGS[key])
+        table.add_row(key, _shown(getattr(best, key)), shown, meaning)
     _console().print(table)
 
 
@@ -90,13 +90,12 @@ def print_curve(line: "Curve", best: "Sequence[BayesOptimal]" = ()) -> None:
     more = ("bayes test_error",) if best else ()
     table = _table(line.name, "test_error", "±", *more, *CURVE_COLUMNS, "phase", "converged")
     for index, (value, solution) in enumerate(zip(line.values, line.solutions, strict=True)):
-        values = solution_values(solution)
         table.add_row(
             _shown(value.item()),
-            _shown(values["test_error"]),
+            _shown(solution.test_error),
             f"{solution.standard_errors['test_error']:.1e}",
             *(_shown(best[index].test_error) for _ in more),
-            *(_shown(values[key]) for key in CURVE_COLUMNS),
+            *(_shown(getattr(solution, key)) for key in CURVE_COLUMNS),
             solution.phase,
             _shown(solution.converged),
         )
@@ -149,7 +148,10 @@ def print_comparison(comparison: "Comparison") -> None:
         from scipy.special import stdtrit
 
         bound = stdtrit(repeats - 1, 0.975)
-        console.print(f"diff./s.e. of {repeats} layers lies within ± {bound:.1f} in 95 % of cases")
+        console.print(
+            f"If theory and layers agree, diff./s.e. lies within ± {bound:.1f} in 95 % of "
+            f"comparisons of {repeats} layers."
+        )
 
 
 def _console() -> Console:

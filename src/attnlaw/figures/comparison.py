@@ -16,8 +16,8 @@ def compute(comparison: Comparison) -> "xr.Dataset":
     """Everything that the picture and the table show, as one dataset."""
     import xarray as xr
 
-    data = xr.Dataset(attrs=solution_dataset(comparison.theory).attrs)
     predicted = solution_dataset(comparison.theory)
+    data = xr.Dataset(attrs=predicted.attrs)
     data = data.assign({name: predicted[name] for name in ("density", "atom")})
     data["eigenvalues"] = fits_dataset(comparison.problem, list(comparison.fits))["eigenvalues"]
     data = data.assign_coords(quantity=list(QUANTITIES))

@@ -9,8 +9,10 @@ from attnlaw.figures import style
 if TYPE_CHECKING:
     import xarray as xr
 
-# over the median eigenvalue, from where on axes are logarithmic; what these then show
-WIDE, DECADES, LOWEST = 20.0, 3e3, 1e-4
+# axes are logarithmic where the largest eigenvalue is this many times the median of the others
+WIDE = 20.0
+# what logarithmic axes show, under the largest eigenvalue and under the highest density
+LONGEST, DEEPEST = 3e3, 1e4
 
 
 @style.styled
@@ -32,7 +34,7 @@ def draw(data: "xr.Dataset", panel: Any = None) -> Any:
     panel.set_ylabel("density (area: rank over d)")
     highest = max(tops)
     if wide:
-        panel.set(xscale="log", yscale="log", ylim=(highest * LOWEST, 3 * highest))
+        panel.set(xscale="log", yscale="log", ylim=(highest / DEEPEST, 3 * highest))
         panel.set_xlim(*_log_range(data))
     else:
         panel.set(xlim=(0, None), ylim=(0, 1.3 * highest or 1))
@@ -44,7 +46,8 @@ def _is_wide(data: "xr.Dataset") -> bool:
     """Whether a linear axis would hide most eigenvalues."""
     if "density" not in data:
         values = np.asarray(data["eigenvalues"])
-        return bool(values.max() > WIDE * np.median(values[values > 0], axis=None))
+        nonzero = values[values > 0]
+        return bool(nonzero.size and nonzero.max() > WIDE * np.median(nonzero))
     s, density = np.asarray(data["s"]), np.asarray(data["density"])
     if not s.size:
         return False
@@ -57,7 +60,7 @@ def _log_range(data: "xr.Dataset") -> tuple[float, float]:
     parts = [np.asarray(data[name]).ravel() for name in ("s", "eigenvalues") if name in data]
     every = np.concatenate(parts)
     top = float(every.max())
-    return top / DECADES, 1.3 * top
+    return top / LONGEST, 1.3 * top
 
 
 def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
@@ -67,7 +70,7 @@ def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
     count = min(60, max(12, nonzero.size // 6))
     edges = np.linspace(0.0, largest * 1.02, count + 1)
     if wide:
-        edges = np.geomspace(largest / DECADES, largest * 1.02, count + 1)
+        edges = np.geomspace(largest / LONGEST, largest * 1.02, count + 1)
     heights, _ = np.histogram(nonzero, edges)
     density = heights / (values.size * np.diff(edges))
     panel.stairs(

@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float64]
 
 _HALVINGS = 60
 _SETTLED = 1e-14
-CLOSEST = 1e-16
+_CLOSEST = 1e-16
 
 
 def height(law: Any, noise_level: float, u: FloatArray) -> FloatArray:
@@ -136,9 +136,9 @@ def _crossing(law: Any, noise_level: float, near: float, far: float) -> float:
         strength = _strength(law, near + length * float(np.exp(log_share)))
         return float(np.log(min(strength, 1e300)) + 2 * np.log(noise_level))
 
-    closest = np.log(CLOSEST)
+    closest = np.log(_CLOSEST)
     if excess(closest) <= 0:
-        return float(near + length * CLOSEST)
+        return float(near + length * _CLOSEST)
     if excess(0.0) >= 0:
         return float(far)
     return float(near + length * np.exp(brentq(excess, closest, 0.0, xtol=1e-14)))

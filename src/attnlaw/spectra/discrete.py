@@ -40,7 +40,9 @@ class _Discrete:
     @property
     def coincidence(self) -> Any:
         """Σ w² over the different values: chance that two eigenvalues are the same number."""
-        _, place = np.unique(self.values, return_inverse=True)
+        tiny = 1e-12 * np.abs(self.values).max()
+        clear = np.where(np.abs(self.values) > tiny, self.values, 0.0)
+        _, place = np.unique(clear, return_inverse=True)
         return float((np.bincount(place, self.weights) ** 2).sum())
 
     @property

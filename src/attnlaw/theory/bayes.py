@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from attnlaw.numerics.checks import require_seed
-from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
 from attnlaw.spectra.divided_differences import axis_rule
 from attnlaw.theory.collapse import prepared, require_few_tokens
-from attnlaw.theory.kernel import map_test_errors
+from attnlaw.theory.search import SCRAMBLES, errors_of_map
 
-POINTS, SCRAMBLES = 2**12, 8
-# noise levels over √Q0 between which the fixed point is sought
-LEAST, LARGEST = 1e-6, 1e6
+# the least noise level over √Q0 that is told from none, for noiseless labels
+LEAST = 1e-6
+# room for rounding at the ends of the bracket
+ROOM = 1e-9
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class BayesOptimal:
 
     Attributes:
         problem: what was estimated; its weight decay, width and β do not matter.
-        noise_level: δ, of the noisy map S0 + δZ that the data are worth; infinite knows nothing.
+        noise_level: δ of the noisy map S0 + δZ that the data are worth; large if they tell little.
         q: Tr E[S0|data]²/d, also its overlap with S0.
         mmse: ‖E[S0|data] − S0‖²_F/d = Q0 − q, the least that any estimator can reach.
         test_error: of the layer whose map is r·E[S0|data], r = β0/β, noisy labels (4.4).
@@ -68,11 +68,10 @@ def bayes_optimal(problem: Problem, *, seed: int = 0) -> BayesOptimal:
     power, ratio = float(known.target_power), float(known.scale_of_target)
     q = power - mmse
     overlaps = Overlaps(ratio**2 * q, ratio * q, 0.0, mmse / power)
-    points = normal_points(known.attention.constraints, POINTS, SCRAMBLES, seed)
-    both = map_test_errors(known, overlaps, in_chunks(points, LARGEST_CHUNK))
+    both = errors_of_map(known, overlaps, seed)
     if mmse == 0:  # S0 itself, and noiseless labels: no errors, not even those of rounding
         both = np.zeros(SCRAMBLES), np.zeros(SCRAMBLES)
-    errors = dict(zip(("test_error", "test_error_clean"), map(np.asarray, both), strict=True))
+    errors = dict(zip(("test_error", "test_error_clean"), both, strict=True))
     means = {name: float(own.mean()) for name, own in errors.items()}
     scatter = {name: float(own.std(ddof=1)) / SCRAMBLES**0.5 for name, own in errors.items()}
     return BayesOptimal(problem, noise_level, q, mmse, **means, standard_errors=scatter)
@@ -108,8 +107,7 @@ def _noise_level(problem: Problem) -> float:
         level = float(np.exp(log_level))
         return weight - (denoising_error(problem, level) + noise) / level**2
 
-    low, high = np.log(LEAST * size), np.log(LARGEST * size)
-    # the right-hand side lies between Δ/2 and Q0 + Δ/2
-    high = min(high, np.log((size**2 + noise) / weight) / 2 + 1e-9)
-    low = max(low, np.log(noise / weight) / 2 - 1e-9) if noise else low
+    # MMSE lies between zero and Q0
+    high = np.log((size**2 + noise) / weight) / 2 + ROOM
+    low = np.log(noise / weight) / 2 - ROOM if noise else np.log(LEAST * size)
     return float(np.exp(brentq(excess, low, high, xtol=1e-12)))

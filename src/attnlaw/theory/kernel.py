@@ -80,17 +80,17 @@ def run(
         count: jobs to do; the answers of the others mean nothing.
         level: average over ALL points; over SOME, the first chunk of every scramble; or over FEW,
             a quarter of the first scramble. Over ALL the observables are computed at the end,
-            over fewer points the Jacobian is measured there.
+            over fewer points the Jacobian is measured there, but for jobs that are held.
     """
     scrambles, chunks = points.shape[:2]
-    most = jnp.where(level == FEW, MOST_OVER_FEW, MOST_OVER_MORE)
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
     used = Used(jnp.where(level == FEW, 1, scrambles), parts[level])
 
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
         problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
-        own_most = jnp.where(job.rough & (level == ALL), MOST_WHEN_ROUGH, most)
+        over_all = jnp.where(job.rough, MOST_WHEN_ROUGH, MOST_OVER_MORE)
+        most = jnp.array([MOST_OVER_FEW, MOST_OVER_MORE, over_all])[level]
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
@@ -102,7 +102,7 @@ def run(
             job.start,
             job.jacobian,
             tolerance=jnp.where(job.held, SCAN_TOLERANCE, INNER_TOLERANCE),
-            max_evaluations=jnp.where(index < count, own_most, 0),
+            max_evaluations=jnp.where(index < count, most, 0),
             measure_jacobian=(level != ALL) & ~job.held,
         )
         overlaps, step = from_coordinates(problem, fixed.point), fixed.detail

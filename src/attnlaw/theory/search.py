@@ -5,14 +5,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
 from attnlaw.problem import Problem
+from attnlaw.records import Overlaps
 from attnlaw.theory.collapse import prepared
-from attnlaw.theory.kernel import Jobs, Solved, run
+from attnlaw.theory.kernel import Jobs, Solved, map_test_errors, run
 from attnlaw.theory.starts import Candidate
 
-SCRAMBLES = 8
+FloatArray = NDArray[np.float64]
+
+SCRAMBLES, MAP_POINTS = 8, 2**12
 TEST_FACTOR = 4
 JOBS = 3
 CHUNKS = 4
@@ -61,6 +65,15 @@ def searched(
         parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
     joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     return joined
+
+
+def errors_of_map(
+    problem: Problem, overlaps: Overlaps, seed: int, count: int = MAP_POINTS
+) -> tuple[FloatArray, FloatArray]:
+    """Test error and noiseless test error (4.4) at given q and m, one entry a scramble."""
+    points = normal_points(problem.attention.constraints, count, SCRAMBLES, seed)
+    noisy, clean = map_test_errors(problem, overlaps, in_chunks(points))
+    return np.asarray(noisy), np.asarray(clean)
 
 
 def take(record: Any, index: Any) -> Any:

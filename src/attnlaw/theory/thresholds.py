@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.numerics.gaussian import in_chunks, normal_points
 from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
@@ -16,9 +15,7 @@ from attnlaw.theory.interpolation import (
     alpha_of_perfect_recovery,
     end_of_interpolation,
 )
-from attnlaw.theory.kernel import map_test_errors
-
-PEAK_POINTS, SCRAMBLES = 2**12, 8
+from attnlaw.theory.search import errors_of_map
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,5 @@ def _peak(problem: Problem, end: Interpolation | None, seed: int) -> tuple[float
     ratio, power = float(problem.scale_of_target), float(problem.target_power)
     second = end.upper.second if end else power
     overlaps = Overlaps(ratio**2 * second, ratio * float(problem.score_variance), 0.0)
-    points = normal_points(problem.attention.constraints, PEAK_POINTS, SCRAMBLES, seed)
-    errors = np.asarray(map_test_errors(problem, overlaps, in_chunks(points, PEAK_POINTS))[0])
+    errors, _ = errors_of_map(problem, overlaps, seed)
     return float(np.mean(errors)), power - 2 * overlaps.m + overlaps.q
