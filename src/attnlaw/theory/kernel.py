@@ -23,6 +23,7 @@ from attnlaw.theory.observed import Probes, probe
 INNER_TOLERANCE, SCAN_TOLERANCE = 1e-8, 1e-2
 MOST_OVER_FEW, MOST_OVER_MORE, MOST_WHEN_ROUGH = 120, 40, 16
 FEW, SOME, ALL = 0, 1, 2
+FEW_TOKENS = 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
 
@@ -32,7 +33,8 @@ class Jobs(NamedTuple):
 
     `jacobian` is that of G(x) − x at the start, as far as it is known. Where `held`, the first
     coordinate keeps its value and only the other two coordinates are solved for. A `rough` start
-    was found where the map jumps; over all points it gets fewer evaluations, each of which is dear.
+    was found where the map jumps; over all points it gets fewer evaluations where each is dear,
+    at three tokens or more.
     """
 
     problem: Any
@@ -89,7 +91,8 @@ def run(
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
         problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
-        over_all = jnp.where(job.rough, MOST_WHEN_ROUGH, MOST_OVER_MORE)
+        dear = job.rough & (problem.attention.tokens > FEW_TOKENS)
+        over_all = jnp.where(dear, MOST_WHEN_ROUGH, MOST_OVER_MORE)
         most = jnp.array([MOST_OVER_FEW, MOST_OVER_MORE, over_all])[level]
 
         def plain(x: Any) -> tuple[Any, Any, Step]:

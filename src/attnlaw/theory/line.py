@@ -115,8 +115,8 @@ class _Explorer:
         ]
         rows = [(index, start) for index, own in enumerate(starts) for start in own]
         found = self._second_look(rows, self._candidates(rows))
-        per = len(starts[0])
-        self.best = [lowest(found[i * per : (i + 1) * per]) for i in range(len(self.problems))]
+        remaining = iter(found)
+        self.best = [lowest([next(remaining) for _ in own]) for own in starts]
 
     def from_neighbours(self) -> None:
         """Spread solutions along the line for as long as one of them lowers a neighbour's Φ."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from attnlaw.coordinates import to_coordinates
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
+from attnlaw.theory.interpolation import alpha_at_end, end_of_interpolation
 from attnlaw.theory.kernel import Solved, tolerance
 
 FloatArray = NDArray[np.float64]
@@ -16,14 +17,16 @@ SAME_POINT = 1e-3
 FAR, ROUGH = 0.7, 1e-3
 # below it, Σ where every label is fitted starts no higher
 LEAST_DECAY = 1e-9
+# up to how many times α_interp its order parameters are starts without weight decay; their log Σ
+BEYOND, END_RESPONSES = 2.0, (8.0, 12.0, 16.0)
 
 
 class Candidate(NamedTuple):
     """A start for a search, or what it found.
 
     coordinates and jacobian (of G(x) − x), residual and its tolerance, how far the residual says
-    that the fixed point still is, Φ, whether it is S = 0, the start that led here, and the number
-    of different fixed points met so far.
+    that q and ρ of the fixed point still are, Φ, whether it is S = 0, the start that led here, and
+    the number of different fixed points met so far.
     """
 
     coordinates: FloatArray
@@ -80,10 +83,10 @@ class Candidate(NamedTuple):
 
 
 def _distance(jacobian: FloatArray, move: FloatArray) -> float:
-    """Largest component of J⁻¹ f."""
+    """Largest component of J⁻¹ f, but for that of log Σ, which diverges at α_interp as λ → 0."""
     if not (np.isfinite(jacobian).all() and np.isfinite(move).all()):
         return np.inf
-    return float(np.abs(np.linalg.lstsq(jacobian, move, rcond=1e-12)[0]).max())
+    return float(np.abs(np.linalg.lstsq(jacobian, move, rcond=1e-12)[0][:2]).max())
 
 
 def lowest(candidates: list[Candidate]) -> Candidate:
@@ -108,7 +111,8 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
     """Starts that need no neighbour.
 
     Informed: near the target. Uninformed: near zero. Interpolating: Σ ∝ 1/λ̃, where the layer
-    fits every label.
+    fits every label. Without weight decay also the end of the interpolating phase, where α is near
+    it; Σ, which is infinite there, starts from several values.
     """
     power, attention = problem.target_power, problem.attention
     ratio = problem.scale_of_target
@@ -119,7 +123,19 @@ def cold_candidates(problem: Problem) -> list[Candidate]:
         "uninformed": (0.1, 0.1 * power * ratio**2, 1.0 / attention.beta**2),
         "interpolating": (0.6, problem.score_variance * ratio**2, fitting),
     }
-    return [start_at(problem, *row, name) for name, row in rows.items()]
+    starts = [start_at(problem, *row, name) for name, row in rows.items()]
+    return starts + (_end_candidates(problem) if problem.weight_decay_scaled == 0 else [])
+
+
+def _end_candidates(problem: Problem) -> list[Candidate]:
+    """Starts at the end of the interpolating phase (6.3), where α is less than twice α_interp."""
+    end = end_of_interpolation(problem)
+    if end is None or problem.sample_ratio > BEYOND * alpha_at_end(problem, end):
+        return []
+    ratio = problem.scale_of_target
+    q, m = ratio**2 * end.upper.second, ratio * problem.score_variance
+    known = [Overlaps(np.float64(q), np.float64(m), np.exp(height)) for height in END_RESPONSES]
+    return [Candidate.at(to_coordinates(problem, overlaps), "interpolating") for overlaps in known]
 
 
 def start_at(problem: Problem, rho: float, q: float, sigma: float, name: str) -> Candidate:
