@@ -76,3 +76,11 @@ def test_the_density_integrates_like_its_weights():
     x, weights, along = axis_rule(law, 0.5)
     assert weights.sum() == pytest.approx(1.0, abs=1e-8)
     np.testing.assert_allclose(along, density(law, 0.5, x), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("problem", [Problem(sample_ratio=1e12), Problem(noise=1e-12)])
+def test_many_data_leave_little_error(problem):
+    """MMSE → 0 and the noisy error tends to that of knowing S0."""
+    found = bayes_optimal(problem)
+    assert 0 <= found.mmse < 1e-6
+    assert 0 <= found.test_error_clean < 1e-6

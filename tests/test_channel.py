@@ -258,6 +258,37 @@ def test_mean_derivative_of_the_prox_meets_stein_s_lemma(attention, overlaps):
     assert abs(gaps.mean()) < 3e-3 * abs(float(runs[0].divergence))
 
 
+@pytest.mark.parametrize("attention", [Tied(2), Tied(2, 2.0, 0.7), Tied(3)])
+def test_response_is_the_derivative_of_the_proximal_step(attention):
+    """E tr ∂g/∂ω and E‖∂g/∂ω‖²_F of (4.5) by central differences of g at every point."""
+    overlaps, count, seed, step = (0.8, 1.0, 0.3), 256, 2, 1e-4
+    found = averages(attention, overlaps, count, seed)
+    points = normal_points(attention.constraints, count, 1, seed)[0]
+    z0, omega = ScoreLaw.of(Overlaps(*overlaps), VARIANCE, 0.0).scores(points)
+
+    def g(shifted):
+        return (prox(attention, z0, shifted, overlaps[2], [shifted]).points[0] - shifted) / 0.3
+
+    moves = step * jnp.eye(len(omega))[:, :, None]
+    slopes = jnp.stack([(g(omega + move) - g(omega - move)) / (2 * step) for move in moves])
+    trace = jnp.mean(jnp.einsum("kkn->n", slopes))
+    square = jnp.mean(jnp.sum(slopes**2, axis=(0, 1)))
+    assert float(found.response_trace) == pytest.approx(float(trace), rel=1e-5)
+    assert float(found.response_square) == pytest.approx(float(square), rel=1e-5)
+
+
+def test_response_is_told_where_asked_for():
+    points = in_chunks(normal_points(2, 256, 1, 1), 64)
+    law = ScoreLaw.of(Overlaps(1.2, 0.9, 4.0), VARIANCE, 0.0)
+    both = [
+        channel_averages(Tied(2), SquareLoss(), law, 4.0, points, Used(1, 2, wanted))[0]
+        for wanted in (True, False)
+    ]
+    assert float(both[0].response_square[0]) > 0
+    assert float(both[1].response_square[0]) == 0
+    assert float(both[1].divergence[0]) == float(both[0].divergence[0])
+
+
 def test_small_temperature_is_a_linear_channel():
     """β, β0 → 0: the softmax is linear and 𝓜 is a Gaussian average in closed form."""
     beta, tokens, overlaps = 1e-3, 3, Overlaps(0.8, 0.7, 50.0)

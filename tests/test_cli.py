@@ -130,6 +130,18 @@ def test_compare_table_and_files(tmp_path, capsys):
     assert (tmp_path / "compare.png").stat().st_size > 10_000
 
 
+def test_a_comparison_is_saved_before_its_curve(tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attnlaw.comparison.with_curve", interrupted)
+    assert run(["compare", *SMALL, "--out", str(tmp_path)]) == 130
+    printed = capsys.readouterr()
+    assert "± 12.7 in 95 % of comparisons of 2 layers" in " ".join(printed.out.split())
+    data = xr.load_dataset(tmp_path / "result.nc", engine="h5netcdf")
+    assert data["trained"].sel(quantity="q").shape == (2,)
+
+
 def test_compare_json(capsys):
     record = json_of(capsys, "compare", *SMALL)
     assert record["rows"][0]["quantity"] == "train_loss"

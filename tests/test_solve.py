@@ -8,6 +8,7 @@ import pytest
 
 import attnlaw
 from attnlaw import ConvergenceError, MarchenkoPastur, Overlaps, Problem, critical_weight_decay
+from attnlaw.theory.kernel import run
 
 DEFAULT = Problem()
 
@@ -353,3 +354,11 @@ def test_small_decay_is_reached_from_larger_ones(alpha, decay):
 def test_too_many_tokens_are_refused():
     with pytest.raises(ValueError, match="tokens must be at most 6 in the theory, got 7"):
         attnlaw.solve(DEFAULT.replace(tokens=7))
+
+
+def test_numbers_of_any_kind_share_one_compiled_program():
+    attnlaw.solve(Problem(sample_ratio=1.0, noise=0.5), accuracy=3e-3)
+    programs = run._cache_size()
+    attnlaw.solve(Problem(sample_ratio=np.float32(1.5), noise=1), accuracy=3e-3)
+    attnlaw.solve(Problem(sample_ratio=2, noise=np.float64(0.25)), accuracy=3e-3)
+    assert run._cache_size() == programs

@@ -38,6 +38,7 @@ class Step(NamedTuple):
     jump: Any
 
 
+@jax.jit
 def state_evolution(
     problem: Problem, overlaps: Overlaps, points: Any, used: Used | None = None
 ) -> Step:
@@ -83,7 +84,8 @@ def matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> Matrix
 
     def side(index: Any) -> MatrixSide:
         own = jax.tree.map(lambda leaf: leaf[index], conjugates)
-        return EigenThreshold().matrix_side(problem.target, own, problem.weight_decay_scaled)
+        found: MatrixSide = _matrix_side(problem.target, own, problem.weight_decay_scaled)
+        return found
 
     def fill(index: Any, sides: MatrixSide) -> MatrixSide:
         return jax.tree.map(lambda row, new: row.at[index].set(new), sides, side(index))
@@ -94,6 +96,11 @@ def matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> Matrix
     )
     filled: MatrixSide = jax.lax.fori_loop(0, count, fill, blank)
     return filled
+
+
+@jax.jit
+def _matrix_side(target: Any, conjugates: Conjugates, weight_decay_scaled: Any) -> MatrixSide:
+    return EigenThreshold().matrix_side(target, conjugates, weight_decay_scaled)
 
 
 def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:

@@ -28,8 +28,9 @@ class ChannelAverages(NamedTuple):
     moreau = 𝓜(Σ, m, q), loss = E ℓ(h*), gradient_square = E|g|², divergence = D_ω and
     alignment = D_0 of (3.3), stein_divergence = D_ω by Stein's lemma alone (the exact derivative
     of the sampled 𝓜), response_trace = E tr ∂g/∂ω and response_square = E‖∂g/∂ω‖²_F over the first
-    chunk of points alone, jumps not counted (4.5), two_minima the fraction of points where the two
-    starts of the proximal step end at different minima, settled the fraction of converged steps.
+    chunk of points alone, jumps not counted (4.5; zero where not asked for), two_minima the
+    fraction of points where the two starts of the proximal step end at different minima, settled
+    the fraction of converged steps.
     """
 
     moreau: Any
@@ -57,10 +58,11 @@ class Jump(NamedTuple):
 
 
 class Used(NamedTuple):
-    """How many scrambles to average over, and how many chunks of each."""
+    """How many scrambles to average over, how many chunks of each, and whether to tell ∂g/∂ω."""
 
     scrambles: Any
     chunks: Any
+    response: Any = True
 
     @classmethod
     def all_of(cls, points: Any) -> "Used":
@@ -85,13 +87,14 @@ def channel_averages(
     def one(index: Any) -> tuple[ChannelAverages, Jump]:
         chunk = index % used.chunks
         own = held[index // used.chunks, chunk]
-        averages, jump = _chunk_averages(attention, loss, law, sigma, own, chunk == 0)
-        weight = jnp.where(chunk == 0, used.chunks, 0)
-        first = averages._replace(
+        first = chunk == 0
+        averages, jump = _chunk_averages(attention, loss, law, sigma, own, first & used.response)
+        weight = jnp.where(first, used.chunks, 0)
+        weighted = averages._replace(
             response_trace=weight * averages.response_trace,
             response_square=weight * averages.response_square,
         )
-        return first, jump
+        return weighted, jump
 
     shape, jump_shape = jax.eval_shape(one, 0)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(points.shape[0], leaf.dtype), shape)
@@ -119,6 +122,7 @@ def conjugates(square: Any, divergence: Any, alignment: Any, sample_ratio: Any) 
     )
 
 
+@jax.jit
 def _chunk_averages(
     attention: Any, loss: Any, law: ScoreLaw, sigma: Any, points: Any, measured: Any
 ) -> tuple[ChannelAverages, Jump]:

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, root
 
 from attnlaw.problem import Problem
 from attnlaw.spectra.free_convolution import UpperIntegrals, compiled_upper_integrals
@@ -46,6 +45,8 @@ def end_of_interpolation(problem: Problem) -> Interpolation | None:
     The right side minus Q0 rises with δ from zero to infinity. None where Δ is so small that
     rounding hides the rise (Δ = 0 among them): δ̄ → 0 there.
     """
+    from scipy.optimize import brentq
+
     variance, power = float(problem.score_variance), float(problem.target_power)
     if variance / power - 1 < LEAST_EXCESS:
         return None
@@ -92,6 +93,8 @@ def alpha_of_perfect_recovery(problem: Problem) -> float:
 
 def perfect_threshold(problem: Problem) -> float:
     """τ = ε/δ where δ → 0 at α_perf: κ0 τ = (1 − κ0) j_1(τ); (6.4)."""
+    from scipy.optimize import brentq
+
     rank = min(float(problem.target.rank_ratio), 1.0)
 
     def balance(tau: float) -> float:
@@ -158,6 +161,8 @@ def _unit(problem: Problem, noise_level: float) -> float:
 
 def _solved(problem: Problem, alpha: float, guess: FloatArray) -> FloatArray | None:
     """(log δ, ε/δ) solving both equations to rounding, or None."""
+    from scipy.optimize import root
+
     goal = np.log(alpha)
 
     def gaps(x: FloatArray) -> list[float]:
@@ -198,6 +203,8 @@ def _traced(problem: Problem, end: Interpolation | None, alpha: float) -> FloatA
 
 def _corrected(problem: Problem, point: FloatArray, direction: FloatArray) -> FloatArray:
     """The point of the curve of (6.2) beside `point`, across the direction."""
+    from scipy.optimize import root
+
     across = np.array([-direction[1], direction[0]])
 
     def missed(shift: FloatArray) -> float:

@@ -86,7 +86,7 @@ def run(
     """
     scrambles, chunks = points.shape[:2]
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
-    used = Used(jnp.where(level == FEW, 1, scrambles), parts[level])
+    used = Used(jnp.where(level == FEW, 1, scrambles), parts[level], level == ALL)
 
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
