@@ -80,7 +80,7 @@ def test_the_density_integrates_like_its_weights():
 
 @pytest.mark.parametrize("problem", [Problem(sample_ratio=1e12), Problem(noise=1e-12)])
 def test_many_data_leave_little_error(problem):
-    """MMSE → 0 and the noisy error tends to that of knowing S0."""
+    """MMSE → 0 and the noiseless test error with it."""
     found = bayes_optimal(problem)
     assert 0 <= found.mmse < 1e-6
     assert 0 <= found.test_error_clean < 1e-6

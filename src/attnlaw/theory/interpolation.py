@@ -76,6 +76,13 @@ def alpha_at_end(problem: Problem, end: Interpolation | None) -> float:
     return end.upper.noise_derivative / (2 * end.noise_level) / constraints
 
 
+def power_and_overlap_at_end(problem: Problem, end: Interpolation | None) -> tuple[float, float]:
+    """q = r² J(δ̄, 0) and m = r (Q0 + Δ/2) at α_interp, r = β0/β; (6.3)."""
+    ratio = float(problem.scale_of_target)
+    second = end.upper.second if end else float(problem.target_power)
+    return ratio**2 * second, ratio * float(problem.score_variance)
+
+
 def alpha_of_perfect_recovery(problem: Problem) -> float:
     """α_perf, beyond which Δ = 0 and λ → 0⁺ give S = (β0/β) S0 exactly; (6.4).
 

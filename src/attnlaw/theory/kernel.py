@@ -23,7 +23,8 @@ from attnlaw.theory.observed import Probes, probe
 INNER_TOLERANCE, SCAN_TOLERANCE = 1e-8, 1e-2
 MOST_OVER_FEW, MOST_OVER_MORE, MOST_WHEN_ROUGH = 120, 40, 16
 FEW, SOME, ALL = 0, 1, 2
-FEW_TOKENS = 2
+# up to so many tokens an evaluation over all points is cheap even where steps have many minima
+CHEAP_TOKENS = 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
 
@@ -91,7 +92,7 @@ def run(
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row
         problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
-        dear = job.rough & (problem.attention.tokens > FEW_TOKENS)
+        dear = job.rough & (problem.attention.tokens > CHEAP_TOKENS)
         over_all = jnp.where(dear, MOST_WHEN_ROUGH, MOST_OVER_MORE)
         most = jnp.array([MOST_OVER_FEW, MOST_OVER_MORE, over_all])[level]
 

@@ -14,7 +14,7 @@ from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Overlaps, Progress, ProgressCallback, silent
 from attnlaw.theory.collapse import require_few_tokens
-from attnlaw.theory.kernel import FEW_TOKENS
+from attnlaw.theory.kernel import CHEAP_TOKENS
 from attnlaw.theory.line import Answer, refined, solve_line
 from attnlaw.theory.ridgeless import closed_form
 from attnlaw.theory.search import SCRAMBLES, Averages
@@ -158,7 +158,7 @@ def refine_until(
 
 def _is_jumpy(solution: Solution) -> bool:
     many = solution.two_minima_fraction > MANY_MINIMA
-    return many and solution.problem.attention.tokens > FEW_TOKENS
+    return many and solution.problem.attention.tokens > CHEAP_TOKENS
 
 
 def _over_more_points(

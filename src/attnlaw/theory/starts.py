@@ -8,7 +8,11 @@ from numpy.typing import NDArray
 from attnlaw.coordinates import to_coordinates
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
-from attnlaw.theory.interpolation import alpha_at_end, end_of_interpolation
+from attnlaw.theory.interpolation import (
+    alpha_at_end,
+    end_of_interpolation,
+    power_and_overlap_at_end,
+)
 from attnlaw.theory.kernel import Solved, tolerance
 
 FloatArray = NDArray[np.float64]
@@ -132,9 +136,8 @@ def _end_candidates(problem: Problem) -> list[Candidate]:
     end = end_of_interpolation(problem)
     if end is None or problem.sample_ratio > BEYOND * alpha_at_end(problem, end):
         return []
-    ratio = problem.scale_of_target
-    q, m = ratio**2 * end.upper.second, ratio * problem.score_variance
-    known = [Overlaps(np.float64(q), np.float64(m), np.exp(height)) for height in END_RESPONSES]
+    q, m = map(np.float64, power_and_overlap_at_end(problem, end))
+    known = [Overlaps(q, m, np.exp(height)) for height in END_RESPONSES]
     return [Candidate.at(to_coordinates(problem, overlaps), "interpolating") for overlaps in known]
 
 

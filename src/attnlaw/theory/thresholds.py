@@ -14,6 +14,7 @@ from attnlaw.theory.interpolation import (
     alpha_at_end,
     alpha_of_perfect_recovery,
     end_of_interpolation,
+    power_and_overlap_at_end,
 )
 from attnlaw.theory.search import errors_of_map
 
@@ -82,8 +83,6 @@ def thresholds(problem: Problem, *, seed: int = 0) -> Thresholds:
 
 def _peak(problem: Problem, end: Interpolation | None, seed: int) -> tuple[float, float]:
     """Test error and MSE of the ridgeless layer at α_interp; zero where it has recovered S0."""
-    ratio, power = float(problem.scale_of_target), float(problem.target_power)
-    second = end.upper.second if end else power
-    overlaps = Overlaps(ratio**2 * second, ratio * float(problem.score_variance), 0.0)
-    errors, _ = errors_of_map(problem, overlaps, seed)
-    return float(np.mean(errors)), power - 2 * overlaps.m + overlaps.q
+    q, m = power_and_overlap_at_end(problem, end)
+    errors, _ = errors_of_map(problem, Overlaps(q, m, 0.0), seed)
+    return float(np.mean(errors)), float(problem.target_power) - 2 * m + q
