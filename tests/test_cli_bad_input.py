@@ -8,6 +8,7 @@ from attnlaw.cli.main import run
 BAD = [
     (["--alpha", "0"], "alpha = n/d² (sample_ratio) must be positive, got 0.0"),
     (["--alpha", "-2"], "must be positive, got -2.0"),
+    (["--accuracy", "1.5"], "accuracy must be at most 1, got 1.5"),
     (["--alpha", "nan"], "must be one finite number of size at most 1e+12, got nan"),
     (["--alpha", "1e300"], "of size at most 1e+12, got 1e+300"),
     (["--beta", "1e-300"], "beta must be at least 1e-12"),

@@ -1,8 +1,11 @@
 """Theory and trained layers agree, with convergence asserted first."""
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 from attnlaw import Problem, compare
 from attnlaw.comparison import at_drawn_target, quantity
@@ -88,3 +91,11 @@ def test_picture_of_a_collapsed_spectrum():
     data = solution_dataset(solve(Problem().replace(weight_decay=20.0)))
     assert float(data["atom"]) == 1.0
     assert spectrum.draw(data) is not None
+
+
+def test_picture_of_collapsed_layers_is_silent():
+    """Eigenvalues that are all zero have no median of the others."""
+    data = xr.Dataset({"eigenvalues": (("repeat", "index"), np.zeros((2, 30)))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert spectrum.draw(data) is not None
