@@ -1,5 +1,6 @@
 """Pair averages of the divided difference against (2.6), limits and matrices."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -26,6 +27,13 @@ def test_first_mean_is_the_noise_derivative(law, noise_level, share):
     assert found.mass == pytest.approx(float(upper.mass), rel=1e-6, abs=1e-12)
     assert found.first == pytest.approx(float(upper.noise_derivative) / (2 * noise_level), rel=1e-6)
     assert found.mass**2 <= found.second <= found.first
+
+
+def test_single_precision_around_it_does_not_matter():
+    with jax.enable_x64(False):
+        found = pair_means(Atoms([0.0, 4.0], [0.8, 0.2]), 0.05, 0.0)
+    exact = pair_means(Atoms([0.0, 4.0], [0.8, 0.2]), 0.05, 0.0)
+    assert found == exact
 
 
 @pytest.mark.parametrize("noise_level", [0.05, 0.35, 1.7])

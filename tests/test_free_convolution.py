@@ -158,6 +158,17 @@ def test_density_integrates_to_the_mass_above_the_threshold(law, noise_level):
     assert total == pytest.approx(1 - spectrum.atom, abs=1e-8)
 
 
+@pytest.mark.parametrize("noise_level", [0.01, 0.3, 3.0])
+def test_arguments_of_points_on_the_axis(noise_level):
+    law = Atoms([0.0, 2.0], [0.8, 0.2])
+    spans = biane.edges(law, noise_level)
+    u = spans[0, 0] + np.array([0.01, 0.5, 0.99]) * (spans[0, 1] - spans[0, 0])
+    x = biane.position(law, noise_level, u, biane.height(law, noise_level, u))
+    found = [biane.arguments(law, noise_level, own, spans) for own in x]
+    np.testing.assert_allclose(np.ravel(found), u, rtol=1e-9, atol=1e-12)
+    assert not biane.arguments(law, noise_level, -10.0 * noise_level - 1, spans).size
+
+
 def test_density_is_the_boundary_value_of_the_transform():
     law, delta = MarchenkoPastur(0.5), 0.4
     u = np.linspace(0.1, 3.0, 40)

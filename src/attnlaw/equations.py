@@ -19,15 +19,18 @@ from attnlaw.problem import Problem
 from attnlaw.records import Conjugates, Overlaps
 
 FLOOR = 1e-14
+DIFFERENCE = 1e-4
 
 
 class Step(NamedTuple):
     """One application of the map, with everything computed on the way.
 
     `image` holds the coordinates of (q, m, Σ) after it, `scrambles` the channel's averages one by
-    one, `channel` their mean. `jump` is the largest change of the image when one Gaussian point
-    passes to its other proximal point: the sampled map is discontinuous where the proximal step
-    has two minima of equal height, and its residual cannot be brought below half such a jump.
+    one, `channel` their mean; `matrix` is the matrix side at the conjugates, then, among the
+    details, with each of their logarithms shifted by `DIFFERENCE`. `jump` is the largest change of
+    the image when one Gaussian point passes to its other proximal point: the sampled map is
+    discontinuous where the proximal step has two minima of equal height, and its residual cannot
+    be brought below half such a jump.
     """
 
     image: Any
@@ -36,6 +39,12 @@ class Step(NamedTuple):
     scrambles: ChannelAverages
     matrix: MatrixSide
     jump: Any
+
+    @property
+    def side(self) -> MatrixSide:
+        """The matrix side at the conjugates themselves."""
+        own: MatrixSide = jax.tree.map(lambda leaf: leaf[0], self.matrix)
+        return own
 
 
 @jax.jit
@@ -66,20 +75,22 @@ def state_evolution(
         channel.divergence + jump.divergence,
         channel.alignment + jump.alignment,
     )
-    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), hats, moved)
-    sides = matrix_sides(problem, both, jnp.where(jump.size > 0, 2, 1))
+    shifted = jnp.stack(hats) * jnp.exp(DIFFERENCE * jnp.eye(3))
+    rows = Conjugates(*jnp.vstack([jnp.stack([jnp.stack(hats), jnp.stack(moved)]), shifted]).T)
+    count = jnp.where(used.details, 5, jnp.where(jump.size > 0, 2, 1))
+    sides = _matrix_sides(problem, rows, count)
     images = to_coordinates(problem, _floored(problem, sides.overlaps)).T
     return Step(
         images[0],
         hats,
         channel,
         scrambles,
-        jax.tree.map(lambda leaf: leaf[0], sides),
+        jax.tree.map(lambda leaf: leaf[jnp.array([0, 2, 3, 4])], sides),
         jnp.where(jump.size > 0, jnp.max(jnp.abs(images[1] - images[0])), 0.0),
     )
 
 
-def matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> MatrixSide:
+def _matrix_sides(problem: Problem, conjugates: Conjugates, count: Any) -> MatrixSide:
     """The matrix side for the first `count` rows of conjugates, zeros for the others."""
 
     def side(index: Any) -> MatrixSide:
@@ -108,7 +119,7 @@ def free_energy(problem: Problem, overlaps: Overlaps, step: Step) -> Any:
     q, m, sigma, _ = overlaps
     q_hat, m_hat, sigma_hat = step.conjugates
     coupling = (q_hat * sigma + 2 * m_hat * m - sigma_hat * q) / 4
-    return coupling + problem.sample_ratio * step.channel.moreau - step.matrix.free_energy
+    return coupling + problem.sample_ratio * step.channel.moreau - step.side.free_energy
 
 
 def test_errors(problem: Problem, overlaps: Overlaps, points: Any) -> tuple[Any, Any]:

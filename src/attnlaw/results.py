@@ -161,8 +161,8 @@ def _support(solution: "Solution") -> dict[str, Any]:
     """Weight of the eigenvalue zero of S, and the intervals (left, right) of the others."""
     if solution.rank_ratio == 0:
         return {"atom": 1.0, "edges": []}
-    law = solution.spectrum
-    return {"atom": law.atom, "edges": [list(edge) for edge in law.edges]}
+    edges = [list(edge) for edge in solution.spectrum.edges]
+    return {"atom": 1.0 - solution.rank_ratio, "edges": edges}
 
 
 def curve_record(problem: Problem, line: "Curve") -> dict[str, Any]:
@@ -270,11 +270,11 @@ def spectrum_curve(
     if solution.rank_ratio == 0:
         return np.zeros(0), np.zeros(0), 1.0
     law = solution.spectrum
-    per_interval = max(9, grid // len(law.components))
+    per_interval = max(9, grid // len(law.edges))
     ramp = (1 - np.cos(np.linspace(0, np.pi, per_interval))) / 2
     s = np.concatenate([left + (right - left) * ramp for left, right in law.edges])
     s = np.maximum(s, 1e-9 * s.max())
-    return s, law.density(s), law.atom
+    return s, law.density(s), 1.0 - solution.rank_ratio
 
 
 def fits_dataset(problem: Problem, fits: "list[Fit]") -> "xr.Dataset":

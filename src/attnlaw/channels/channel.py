@@ -58,11 +58,14 @@ class Jump(NamedTuple):
 
 
 class Used(NamedTuple):
-    """How many scrambles to average over, how many chunks of each, and whether to tell ∂g/∂ω."""
+    """How many scrambles to average over, how many chunks of each, and whether details are wanted.
+
+    Details are what only a solution is asked for: ∂g/∂ω, and the matrix side beside it.
+    """
 
     scrambles: Any
     chunks: Any
-    response: Any = True
+    details: Any = True
 
     @classmethod
     def all_of(cls, points: Any) -> "Used":
@@ -88,7 +91,7 @@ def channel_averages(
         chunk = index % used.chunks
         own = held[index // used.chunks, chunk]
         first = chunk == 0
-        averages, jump = _chunk_averages(attention, loss, law, sigma, own, first & used.response)
+        averages, jump = _chunk_averages(attention, loss, law, sigma, own, first & used.details)
         weight = jnp.where(first, used.chunks, 0)
         weighted = averages._replace(
             response_trace=weight * averages.response_trace,

@@ -72,6 +72,18 @@ def intervals(law: Any, noise_level: float) -> FloatArray:
     return position(law, noise_level, u, np.zeros_like(u))
 
 
+def arguments(law: Any, noise_level: float, x: float, between: FloatArray) -> FloatArray:
+    """u with x(u) = x, or none outside the support; between: the intervals of `edges`."""
+    from scipy.optimize import brentq
+
+    def excess(u: float) -> float:
+        own = np.array([u])
+        return float(position(law, noise_level, own, height(law, noise_level, own))[0]) - x
+
+    held = [(left, right) for left, right in between if excess(left) < 0 < excess(right)]
+    return np.array([brentq(excess, *pair, xtol=1e-14) for pair in held])
+
+
 def density(law: Any, noise_level: float, x: FloatArray) -> FloatArray:
     """ρ_δ(x) at points x of any shape."""
     shape, x = np.shape(x), np.ravel(np.asarray(x, dtype=float))

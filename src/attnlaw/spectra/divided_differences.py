@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.spectra import biane
-from attnlaw.spectra.free_convolution import compiled_boundary_point, subordination_pair
+from attnlaw.spectra.free_convolution import subordination_pair
 
 FloatArray = NDArray[np.float64]
 
@@ -63,8 +63,7 @@ def axis_rule(
     intervals = biane.edges(law, noise_level)
     cuts = _middles(law)
     if split is not None:
-        at_split = float(compiled_boundary_point(law, noise_level, split).real)
-        cuts = np.sort(np.append(cuts, at_split))
+        cuts = np.sort(np.append(cuts, biane.arguments(law, noise_level, split, intervals)))
     ends = [
         np.concatenate([[left], cuts[(cuts > left) & (cuts < right)], [right]])
         for left, right in intervals

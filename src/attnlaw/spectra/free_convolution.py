@@ -16,8 +16,9 @@ import numpy as np
 
 from attnlaw.numerics.contour import graded_half_circle
 
-_BISECTIONS = 60
-_DESCENT = 50
+_STEEPEST, _NEAR_ENOUGH, _MOST_SECANTS = 80.0, 1e-10, 60
+_DESCENT, _FASTEST, _MOST_DESCENTS = 50, 8.0, 150
+_CONTRACTION = 0.1
 
 
 class Integrals(NamedTuple):
@@ -54,35 +55,86 @@ def right_edge_point(law: Any, noise_level: Any) -> Any:
     """The real u₊ right of the support of μ0 with −g0′(u₊) = 1/δ²; μ_δ ends at H(u₊).
 
     −g0′ falls from ∞ (or a finite value, then the edge sits at the support's end) to 0, and
-    u₊ − max supp μ0 ≤ δ, so bisection on the logarithm of the distance finds it.
+    u₊ − max supp μ0 ≤ δ. The logarithm of −g0′ is nearly straight over that of the distance, so
+    secants of a bracket find it (Pegasus rule). H is stationary there: its error is squared in the
+    edge.
     """
 
-    def halve(_: int, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
-        near, far = bracket
-        middle = jnp.sqrt(near * far)
-        inside = subordination_pair(law, noise_level, law.upper + middle + 0j)[1].real < 0
-        return jnp.where(inside, middle, near), jnp.where(inside, far, middle)
+    def excess(distance: Any) -> Any:
+        _, slope = law.cauchy_pair(law.upper + jnp.exp(distance) + 0j)
+        value = jnp.log(-slope.real) + 2 * jnp.log(noise_level)
+        return jnp.where(jnp.isfinite(value), jnp.clip(value, -_STEEPEST, _STEEPEST), _STEEPEST)
 
-    start = (noise_level * 1e-16, noise_level * (1 + 1e-12))
-    _, far = jax.lax.fori_loop(0, _BISECTIONS, halve, start)
-    return law.upper + far
+    near, far = jnp.log(noise_level * 1e-16), jnp.log(noise_level * (1 + 1e-12))
+
+    def cut(state: _Secant) -> _Secant:
+        slope = (state.at_new - state.at_old) / (state.new - state.old)
+        inside = (state.new - state.at_new / slope).clip(near, far)
+        new = jnp.where(state.count == 0, near, jnp.where(state.count == 1, far, inside))
+        at_new = excess(new)
+        crossed = at_new * state.at_new < 0
+        shrunk = state.at_old * state.at_new / (state.at_new + at_new)
+        return _Secant(
+            jnp.where(crossed, state.new, state.old),
+            jnp.where(crossed, state.at_new, shrunk),
+            new,
+            at_new,
+            jnp.abs(new - state.new),
+            state.count + 1,
+        )
+
+    def unsettled(state: _Secant) -> Any:
+        far_off = (state.step > _NEAR_ENOUGH) & (state.at_new != 0)
+        return (state.count < 2) | (far_off & (state.count < _MOST_SECANTS))
+
+    found = jax.lax.while_loop(unsettled, cut, _Secant(near, 1.0, near, 1.0, jnp.inf, 0))
+    return law.upper + jnp.exp(found.new)
+
+
+class _Secant(NamedTuple):
+    """Ends of a bracket, the excess there, and the last step."""
+
+    old: Any
+    at_old: Any
+    new: Any
+    at_new: Any
+    step: Any
+    count: Any
 
 
 def boundary_point(law: Any, noise_level: Any, x: Any, height: Any) -> Any:
     """w(x + i0): the limit of the inverse of H, followed down from x + i·height by Newton steps.
 
     The inverse of H is analytic in the upper half plane, so halving the height and correcting
-    twice cannot leave its branch; the last steps are taken on the real axis itself.
+    twice cannot leave its branch. While the second correction is much shorter than the first, the
+    height falls faster, by the square of the last factor; where it is not, the fall is taken back
+    and made slower. The last steps are taken on the real axis itself.
     """
 
-    def descend(step: int, w: Any) -> Any:
-        halvings = step // 2
-        y = jnp.where(halvings < _DESCENT, height * 2.0**-halvings, 0.0)
+    def correct(_: int, state: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+        w, y, _, last = state
         image, slope = subordination_pair(law, noise_level, w)
-        w = w - (image - (x + 1j * y)) / slope
-        return w.real + 1j * jnp.maximum(w.imag, y)
+        move = (x + 1j * y - image) / slope
+        return (w + move).real + 1j * jnp.maximum((w + move).imag, y), y, last, jnp.abs(move)
 
-    return jax.lax.fori_loop(0, 2 * (_DESCENT + 2), descend, x + 1j * (height + noise_level))
+    def descend(state: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+        w, y, halvings, count = state
+        lower = jnp.where(y < height * 2.0**-_DESCENT, 0.0, y * 2.0**-halvings)
+        new, _, first, second = jax.lax.fori_loop(0, 2, correct, (w, lower, 0.0, 0.0))
+        converging = second <= jnp.maximum(_CONTRACTION * first, 1e-13 * jnp.abs(new))
+        kept = converging | (halvings <= 1)
+        return (
+            jnp.where(kept, new, w),
+            jnp.where(kept, lower, y),
+            jnp.where(converging, jnp.minimum(2 * halvings, _FASTEST), halvings / 4).clip(1),
+            count + 1,
+        )
+
+    def above(state: tuple[Any, Any, Any, Any]) -> Any:
+        return (state[1] > 0) & (state[3] < _MOST_DESCENTS)
+
+    start = (x + 1j * (height + noise_level), height + 0.0, 1.0, 0)
+    return jax.lax.while_loop(above, descend, start)[0]
 
 
 def upper_integrals(
@@ -110,11 +162,11 @@ def both_integrals(
     edge = subordination(law, noise_level, edge_point + 0j).real
     start = boundary_point(law, noise_level, threshold, edge + noise_level + jnp.abs(threshold))
     beyond = jnp.stack([edge_point, -noise_level])
-    side = jnp.array([1.0, -1.0])[:, None]
+    side = np.array([1.0, -1.0])[:, None]
     end = beyond[:, None] + side * jnp.abs(beyond[:, None] - start) / 2
     angles, weights = graded_half_circle(levels, order)
     radius = (end - start) / 2
-    turn = jnp.exp(-side * 1j * angles)
+    turn = np.exp(-side * 1j * angles)
     w = start + radius * (1 - turn)
     g, slope = law.cauchy_pair(w)
     z = w + noise_level**2 * g - threshold
@@ -133,13 +185,6 @@ def both_integrals(
     )
     upper = Integrals(*jnp.where(threshold < edge, sides[:, 0], 0.0))
     return UpperIntegrals(*upper, edge), Integrals(*sides[:, 1])
-
-
-@jax.jit
-def compiled_boundary_point(law: Any, noise_level: Any, x: Any) -> Any:
-    """`boundary_point`, compiled, started above the whole support."""
-    edge = subordination(law, noise_level, right_edge_point(law, noise_level) + 0j).real
-    return boundary_point(law, noise_level, x, edge + noise_level + jnp.abs(x))
 
 
 @partial(jax.jit, static_argnames=("levels", "order"))

@@ -128,7 +128,11 @@ class MarchenkoPastur:
         """g0(w), and g0′(w) by differentiating its quadratic equation."""
         xp = w.__array_namespace__()
         middle = w * self.mean - self.target_rank_ratio + 1
-        branch = self.mean * xp.sqrt(w - self.lower + 0j) * xp.sqrt(w - self.upper + 0j)
+        centre = (self.lower + self.upper) / 2
+        # √(w − l) √(w − u), cut between l and u alone, by one root: it points the way of w − centre
+        root = xp.sqrt((w - self.lower) * (w - self.upper) + 0j)
+        aligned = root.real * (w.real - centre) + root.imag * w.imag
+        branch = self.mean * xp.where(aligned < 0, -root, root)
         plus, minus = middle + branch, middle - branch
         use_plus = xp.abs(plus) >= xp.abs(minus)
         above = xp.where(use_plus, 2 * self.mean, minus)

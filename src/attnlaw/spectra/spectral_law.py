@@ -61,31 +61,27 @@ class SpectralLaw:
         return 1.0 - self.rank_ratio
 
     @cached_property
+    def edges(self) -> FloatArray:
+        """Ends of the intervals of the nonzero spectrum, rows (left, right), from left to right."""
+        rows = biane.intervals(self.target, self.noise_level)
+        kept = np.maximum(rows[rows[:, 1] > self.threshold], self.threshold)
+        return np.asarray(self.scale * (kept - self.threshold))
+
+    @cached_property
     def components(self) -> tuple[Component, ...]:
         """Intervals of the nonzero spectrum from left to right, with the mass of each."""
-        rows = biane.intervals(self.target, self.noise_level)
-        rows = rows[rows[:, 1] > self.threshold]
-        if not len(rows):
+        if not len(self.edges):
             return ()
-        gaps = np.maximum(np.concatenate([rows[:, 0], rows[-1:, 1]]), self.threshold)
-        above = self._mass_above(gaps)
-        above[-1] = 0.0
-        lefts = self.scale * (gaps[:-1] - self.threshold)
-        rights = self.scale * (rows[:, 1] - self.threshold)
+        above = np.append(self.mass_above(self.edges[:, 0]), 0.0)
         return tuple(
-            Component(float(a), float(b), float(m))
-            for a, b, m in zip(lefts, rights, above[:-1] - above[1:], strict=True)
+            Component(float(left), float(right), float(mass))
+            for (left, right), mass in zip(self.edges, above[:-1] - above[1:], strict=True)
         )
-
-    @property
-    def edges(self) -> FloatArray:
-        """Ends of the intervals of the nonzero spectrum, rows (left, right)."""
-        return np.array([[c.left, c.right] for c in self.components]).reshape(-1, 2)
 
     @property
     def bulk_touches_zero(self) -> bool:
         """Whether the threshold cuts through an interval, so that the density starts at 0⁺."""
-        return bool(self.components) and self.components[0].left == 0.0
+        return bool(len(self.edges)) and bool(self.edges[0, 0] == 0.0)
 
     @property
     def outliers(self) -> tuple[Component, ...]:

@@ -16,46 +16,33 @@ from numpy.typing import NDArray
 
 from attnlaw.coordinates import from_coordinates, slopes, to_coordinates
 from attnlaw.denoisers import MatrixSide
-from attnlaw.equations import Step, matrix_sides, test_errors
+from attnlaw.equations import DIFFERENCE, Step, test_errors
 from attnlaw.problem import Problem
-from attnlaw.records import Conjugates, Overlaps
+from attnlaw.records import Overlaps
 
 FloatArray = NDArray[np.float64]
 
-DIFFERENCE = 1e-4
-
 
 class Probes(NamedTuple):
-    """What the scatter between scrambles is computed from, at the solution and beside it.
+    """Test errors at the solution and beside it.
 
-    sides: the matrix side at the conjugates and with each of their logarithms shifted; errors
-    (R, 2): noisy and clean test error of each scramble; shifted_errors (3, 2): their means over
-    some points, at x*, with its first and with its second coordinate shifted.
+    errors (R, 2): noisy and clean test error of each scramble; shifted_errors (3, 2): their means
+    over some points, at x*, with its first and with its second coordinate shifted.
     """
 
-    sides: MatrixSide
     errors: Any
     shifted_errors: Any
 
 
-def probe(problem: Problem, x: Any, step: Step, test_points: Any, wanted: Any) -> Probes:
-    """Probes at the solution x.
+def probe(problem: Problem, x: Any, points: Any, wanted: Any) -> Probes:
+    """Test errors over all chunks, and with x shifted over the first chunk of every scramble.
 
     Args:
         problem: the problem.
         x: coordinates of the solution.
-        step: the map there.
-        test_points: points of the test errors, (scrambles, chunks, 2, K, B).
+        points: points of the test errors, (scrambles, chunks, 2, K, B).
         wanted: when false nothing is computed and the answer means nothing.
     """
-    shifts = jnp.concatenate([jnp.zeros((1, 3)), DIFFERENCE * jnp.eye(3)])
-    rows = Conjugates(*(jnp.stack(step.conjugates) * jnp.exp(shifts)).T)
-    sides: MatrixSide = matrix_sides(problem, rows, jnp.where(wanted, 4, 0))
-    return Probes(sides, *_test_errors(problem, x, test_points, wanted))
-
-
-def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[Any, Any]:
-    """Test errors over all chunks, and with x shifted over the first chunk of every scramble."""
     scrambles, chunks = points.shape[:2]
     base = scrambles * chunks
     shifts = DIFFERENCE * jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -75,8 +62,7 @@ def _test_errors(problem: Problem, x: Any, points: Any, wanted: Any) -> tuple[An
 
     count = jnp.where(wanted, base + 3 * scrambles, 0)
     start = (jnp.zeros((scrambles, 2)), jnp.zeros((3, 2)))
-    both: tuple[Any, Any] = jax.lax.fori_loop(0, count, add, start)
-    return both
+    return Probes(*jax.lax.fori_loop(0, count, add, start))
 
 
 def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
@@ -87,7 +73,7 @@ def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
         solved: the solver's answer, in NumPy arrays.
     """
     step, probes = solved.step, solved.probes
-    response = _response(problem, probes.sides)
+    response = _response(problem, step.matrix)
     stretch, overlaps_slope = slopes(problem, solved.coordinates)
     left_over = step.image - solved.coordinates
     pushes = np.column_stack([stretch @ response @ _relative_changes(step), left_over])
@@ -97,7 +83,7 @@ def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
     overlaps = np.stack(solved.overlaps)[:, None] + overlaps_slope @ plain_moves
     loss_moves = problem.sample_ratio * (step.scrambles.moreau - step.channel.moreau)
     loss_moves = np.append(loss_moves, 0.0)
-    trace_moves = _slopes(probes.sides.trace) @ hat_moves
+    trace_moves = _slopes(step.matrix.trace) @ hat_moves
     # (4.3) holds along the moves
     fit_moves = (loss_moves - problem.weight_decay_scaled * trace_moves) / problem.sample_ratio
     errors = np.vstack([probes.errors, probes.errors.mean(axis=0)])
@@ -114,8 +100,8 @@ def observed(problem: Problem, solved: Any) -> dict[str, FloatArray]:
         "train_error": step.channel.loss + fit_moves,
         "test_error": errors[:, 0],
         "test_error_clean": errors[:, 1],
-        "trace": step.matrix.trace + trace_moves,
-        "rank_ratio": step.matrix.rank_ratio + _slopes(probes.sides.rank_ratio) @ hat_moves,
+        "trace": step.side.trace + trace_moves,
+        "rank_ratio": step.side.rank_ratio + _slopes(step.matrix.rank_ratio) @ hat_moves,
     }
 
 

@@ -15,6 +15,7 @@ from attnlaw.theory.kernel import accepted_residual
 
 MANY_MINIMA = 0.3
 MOST_PAIRED = 64
+FULL_RANK = 1e-9
 # noise level and threshold, over √Q0, at which the spectrum of an exactly recovered S0 is drawn
 SHARP_NOISE, SHARP_THRESHOLD = 1e-6, 3e-6
 
@@ -189,8 +190,8 @@ class Solution:
             return "collapsed"
         law = self.spectrum
         if not law.bulk_touches_zero:
-            return "recovered" if law.rank_ratio < 1 - 1e-9 else "bulk"
-        return "outliers" if law.outliers else "bulk"
+            return "recovered" if self.rank_ratio < 1 - FULL_RANK else "bulk"
+        return "outliers" if len(law.edges) > 1 else "bulk"
 
     @property
     def consistency_gap(self) -> float:
