@@ -1,5 +1,7 @@
 """Searches for fixed points: of which problem, from where, over how many Gaussian points."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -8,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.numerics.gaussian import LARGEST_CHUNK, in_chunks, normal_points
+from attnlaw.numerics.precision import in_float64
 from attnlaw.problem import Problem
 from attnlaw.records import Overlaps
 from attnlaw.theory.collapse import prepared
@@ -20,6 +23,10 @@ SCRAMBLES, MAP_POINTS = 8, 2**12
 TEST_FACTOR = 4
 JOBS = 3
 CHUNKS = 4
+WORKERS = min(os.cpu_count() or 1, 8)
+
+
+_COMPILED: set[Any] = set()
 
 
 class Averages:
@@ -47,12 +54,17 @@ def searched(
     *,
     held: bool = False,
 ) -> Solved:
-    """Searches from (problem, start), so many at a time that one program serves all."""
+    """Searches from (problem, start), side by side on the machine's cores.
+
+    Every part is padded to one size, so that one program serves all; the first waits for nobody
+    else, because it may have to be compiled.
+    """
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(prepared, problems))
-    size = JOBS * len(problems)
-    parts = []
-    for first in range(0, len(rows), size):
-        own = rows[first : first + size]
+    size = -(-JOBS * len(problems) // WORKERS)
+    count = min(max(-(-len(rows) // size), WORKERS), len(rows))
+
+    @in_float64
+    def part(own: list[tuple[int, Candidate]]) -> Solved:
         padded = own + [own[-1]] * (size - len(own))
         jobs = Jobs(
             np.array([problem for problem, _ in padded]),
@@ -62,8 +74,19 @@ def searched(
             np.array([start.rough for _, start in padded]),
         )
         solved = run(stacked, averages.fine, averages.test, jobs, len(own), level)
-        parts.append(take(jax.tree.map(np.asarray, solved), slice(len(own))))
-    joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return take(jax.tree.map(np.asarray, solved), slice(len(own)))
+
+    parts = [rows[first::count] for first in range(count)]
+    shapes = jax.tree.structure(stacked), averages.fine.shape, len(problems)
+    alone = 0 if shapes in _COMPILED else 1
+    answers = [part(own) for own in parts[:alone]]
+    _COMPILED.add(shapes)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers += pool.map(part, parts[alone:])
+    order = np.argsort(
+        np.concatenate([np.arange(first, len(rows), count) for first in range(count)])
+    )
+    joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *answers)
     return joined
 
 
