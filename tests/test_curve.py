@@ -5,6 +5,7 @@ import pytest
 
 import attnlaw
 from attnlaw import Overlaps, Problem
+from attnlaw.theory import search
 
 DEFAULT = Problem()
 
@@ -19,6 +20,18 @@ def test_curve_is_the_line_of_single_solutions():
     np.testing.assert_allclose(line.q, [s.overlaps.q for s in singles], rtol=1e-6)
     np.testing.assert_allclose(line.m_hat, [s.conjugates.m_hat for s in singles], rtol=1e-6)
     assert set(line.fixed_points_found) == {1}
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_number_of_workers_does_not_matter(workers, monkeypatch):
+    values = [0.1, 0.4, 1.0, 3.0, 4.0]
+    usual = attnlaw.curve(DEFAULT, accuracy=3e-3, alpha=values)
+    monkeypatch.setattr(search, "WORKERS", workers)
+    other = attnlaw.curve(DEFAULT, accuracy=3e-3, alpha=values)
+    for name in ("test_error", "q", "sigma_hat", "residual", "iterations"):
+        np.testing.assert_allclose(
+            getattr(other, name), getattr(usual, name), rtol=1e-9, atol=1e-14
+        )
 
 
 def test_curve_passes_through_the_collapse():

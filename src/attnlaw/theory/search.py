@@ -25,7 +25,7 @@ JOBS = 3
 CHUNKS = 4
 WORKERS = min(os.cpu_count() or 1, 8)
 
-
+# shapes for which `run` has been compiled in this process
 _COMPILED: set[Any] = set()
 
 
@@ -56,8 +56,9 @@ def searched(
 ) -> Solved:
     """Searches from (problem, start), side by side on the machine's cores.
 
-    Every part is padded to one size, so that one program serves all; the first waits for nobody
-    else, because it may have to be compiled.
+    The rows are dealt out to parts, each padded to one size, so that one program serves all. Where
+    it may have to be compiled, one part is done before the others. A row's answer does not depend
+    on the parts, nor on their number.
     """
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(prepared, problems))
     size = -(-JOBS * len(problems) // WORKERS)
@@ -77,15 +78,15 @@ def searched(
         return take(jax.tree.map(np.asarray, solved), slice(len(own)))
 
     parts = [rows[first::count] for first in range(count)]
-    shapes = jax.tree.structure(stacked), averages.fine.shape, len(problems)
+    leaves, kind = jax.tree.flatten(stacked)
+    shapes = kind, averages.fine.shape, *(leaf.shape for leaf in leaves)
     alone = 0 if shapes in _COMPILED else 1
     answers = [part(own) for own in parts[:alone]]
     _COMPILED.add(shapes)
     with ThreadPoolExecutor(WORKERS) as pool:
         answers += pool.map(part, parts[alone:])
-    order = np.argsort(
-        np.concatenate([np.arange(first, len(rows), count) for first in range(count)])
-    )
+    dealt = [np.arange(first, len(rows), count) for first in range(count)]
+    order = np.argsort(np.concatenate(dealt))
     joined: Solved = jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *answers)
     return joined
 
