@@ -12,6 +12,7 @@ PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
 PROBE_OVER_JUMPS, LONGEST_PROBE = 20.0, 0.2
+STEP_OVER_JUMPS = 20.0
 SECOND_PROBE = 5
 SMOOTH, ROUGH = 1e-7, 3e-4
 WITHIN = 1.9
@@ -135,12 +136,13 @@ def _judged(state: _State, move: Any) -> _Seen:
     reached = searching & (norm <= state.goal)
     lost = ~(norm <= LOST * state.best_residual)
     tired = (state.stale + 1 >= PATIENCE) & ~reached & (state.plain == 0)
+    across = _size(state.point - state.last) >= STEP_OVER_JUMPS * state.best_jumps
     return _Seen(
         searching=searching,
         better=searching & (norm < state.best_residual),
         reached=reached,
         failed=searching & (lost | tired),
-        trusted=searching & (state.count > 0) & (norm <= WILD * state.best_residual),
+        trusted=searching & across & (state.count > 0) & (norm <= WILD * state.best_residual),
     )
 
 

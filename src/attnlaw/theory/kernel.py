@@ -104,7 +104,7 @@ def run(
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
             image = step.image.at[0].set(jnp.where(job.held, job.start[0], step.image[0]))
-            return image, step.jump, step
+            return image, step.jump.clip(max=LARGEST_TOLERANCE / 2), step
 
         fixed = fixed_point(
             plain,

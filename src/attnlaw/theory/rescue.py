@@ -29,7 +29,8 @@ def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -
     scanned = _scanned(problem, averages)
     if scanned and scanned.settled:
         return scanned
-    return _from_larger_decay(problem, averages, candidate)
+    followed = _from_larger_decay(problem, averages, candidate)
+    return lowest([followed, scanned]) if scanned else followed
 
 
 def rescue_starts(problem: Problem, averages: Averages, failed: Candidate) -> Iterator[Candidate]:

@@ -143,11 +143,12 @@ def refine_until(
     to a hundred times the usual, the lowest minimum is not always found and the theory may not even
     be stable: no more points than the first size, or 2¹⁰, unless that did not converge.
     """
+    most = 3 if problem.attention.tokens <= CHEAP_TOKENS else 2
     failures = 0
     for count in point_counts(accuracy)[1:]:
         solution = answer.solution
         failures = 0 if solution.converged else failures + 1
-        if failures == 2 or (solution.converged and solution.integration_error <= accuracy):
+        if failures == most or (solution.converged and solution.integration_error <= accuracy):
             break
         if solution.converged and _is_jumpy(solution) and count > MOST_OF_JUMPY:
             break
