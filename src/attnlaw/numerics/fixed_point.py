@@ -195,7 +195,8 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
     last_move = jnp.where(from_best, state.best_move, move)
     jacobian = jnp.where(plain > 0, -jnp.eye(size), state.jacobian)
     cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
-    stepped = last + _newton_step(jacobian, last_move) * 0.25**cuts
+    blur = jnp.where(state.best_jumps > SMOOTH, state.best_jumps / _probe(state), 0.0)
+    stepped = last + _newton_step(jacobian, last_move, blur) * 0.25**cuts
     probing = state.best + _probe(state) * jnp.eye(size)[column - 1]
     return state._replace(
         point=jnp.where(column > 0, probing, stepped),
@@ -227,9 +228,14 @@ def _broyden(jacobian: Any, step: Any, change: Any) -> Any:
     return jacobian + jnp.outer(missing, step) / (step @ step + 1e-300)
 
 
-def _newton_step(jacobian: Any, move: Any) -> Any:
-    """−J⁻¹f, cut to the largest step; the plain step where J is singular."""
-    step = -solve_small(jacobian, move)
+def _newton_step(jacobian: Any, move: Any, blur: Any) -> Any:
+    """−(JᵀJ + b²)⁻¹Jᵀf, cut to the largest step; the plain step where that is singular.
+
+    The blur b is how far jumps leave the Jacobian unknown: a direction in which f changes less is
+    not stepped along. Without any the step is Newton's.
+    """
+    matrix = jnp.where(blur > 0, jacobian.T @ jacobian + blur**2 * jnp.eye(move.size), jacobian)
+    step = -solve_small(matrix, jnp.where(blur > 0, jacobian.T @ move, move))
     step = jnp.where(jnp.all(jnp.isfinite(step)), step, move)
     return step * jnp.minimum(1.0, LARGEST_STEP / (jnp.max(jnp.abs(step)) + 1e-300))
 
