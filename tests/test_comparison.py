@@ -1,5 +1,6 @@
 """Theory and trained layers agree, with convergence asserted first."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -99,3 +100,17 @@ def test_picture_of_collapsed_layers_is_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert spectrum.draw(data) is not None
+
+
+def test_scatter_of_the_size_of_rounding_is_none():
+    found = compare(Problem(), 20, 2, test_sequences=2000, accuracy=3e-3)
+    first, second = found.fits
+    fits = (
+        dataclasses.replace(first, rank_ratio=0.6),
+        dataclasses.replace(second, rank_ratio=0.6000000000000001),
+    )
+    solution = found.theory_at_target[0]
+    same = dataclasses.replace(found, fits=fits, theory_at_target=(solution, solution))
+    row = {row.quantity: row for row in same.rows}["rank_ratio"]
+    assert row.trained_std_error > 0
+    assert row.difference is None

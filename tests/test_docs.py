@@ -12,7 +12,8 @@ PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").
 @pytest.mark.slow
 @pytest.mark.single
 @pytest.mark.parametrize("page", PAGES)
-def test_code_blocks_run(page, capsys):
+def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     names: dict = {"__name__": "__main__"}
     for block in blocks:

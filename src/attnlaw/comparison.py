@@ -32,6 +32,8 @@ QUANTITIES = (
     "m",
     "rank_ratio",
 )
+# scatter below this, relative to the value, is rounding
+ROUNDING = 1e-12
 CURVE_RANGE = (0.05, 4.0)
 CURVE_POINTS = 40
 TRAINED_RATIOS = (0.1, 0.25, 0.5, 2.0, 4.0)
@@ -133,7 +135,8 @@ class Comparison:
             std_error = float(trained.std(ddof=1) / np.sqrt(repeats))
             gap = trained - predicted
             noise = float(gap.std(ddof=1) / np.sqrt(repeats))
-            difference = float(gap.mean() / noise) if noise > 0 else None
+            scatters = noise > ROUNDING * np.abs(trained).max()
+            difference = float(gap.mean() / noise) if scatters else None
         return Row(
             name,
             quantity(self.theory, name),

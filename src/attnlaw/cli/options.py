@@ -40,8 +40,7 @@ _LAYER_OPTIONS = (
         "--kappa0",
         type=float,
         default=None,
-        show_default="0.5",
-        help="Rank of the Gaussian target over d, κ0 = p0/d.",
+        help="Rank of the Gaussian target over d, κ0 = p0/d.  [default: 0.5]",
     ),
     click.option(
         "--noise",

@@ -118,6 +118,7 @@ def curve(
     places = [index for index, known in enumerate(solutions) if known is None]
     count = point_counts(accuracy)[0]
     line = [problems[index] for index in places]
+    progress(Progress("curve", 0, len(problems), "exploring"))
     answers = solve_line(line, averages(problem, count, seed)) if line else []
     for index, own, answer in zip(places, line, answers, strict=True):
         progress(Progress("curve", index, len(problems), f"{name} = {values[index]:.4g}"))

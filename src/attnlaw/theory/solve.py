@@ -50,7 +50,7 @@ def solve(
         seed: seed of the scrambles; the same seed gives the same numbers.
         start: order parameters to start from, for continuation.
         throw: raise when the solution did not converge; otherwise return it marked.
-        progress: called after each size of the Gaussian average.
+        progress: called at the beginning and after each size of the Gaussian average.
 
     Returns:
         The `Solution`, with convergence evidence and error bars.
@@ -73,6 +73,7 @@ def solve(
             return fitted
     guess = None if start is None else _coordinates_of(problem, start)
     first = point_counts(accuracy)[0]
+    progress(Progress("solve", 0, POINT_COUNTS[-1], "exploring"))
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
     progress(Progress("solve", first, POINT_COUNTS[-1], _state(answer.solution)))
     answer = refine_until(problem, answer, accuracy, seed, guess, progress)

@@ -140,7 +140,7 @@ def _measured(
         test_error=noisy,
         test_error_clean=clean,
         test_error_std_error=std_error,
-        rank_ratio=np.count_nonzero(eigenvalues) / data.dim,
+        rank_ratio=float(np.count_nonzero(eigenvalues) / data.dim),
         relative_gradient=found.relative_gradient,
         converged=found.converged,
         evaluations=found.evaluations,
