@@ -11,8 +11,8 @@ LOST, WILD = 3.0, 10.0
 PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
-PROBE_OVER_JUMPS, LONGEST_PROBE = 20.0, 0.2
-STEP_OVER_JUMPS = 20.0
+PROBE_OVER_ROOT, LONGEST_PROBE = 6.0, 0.2
+STEP_OVER_ROOT = 3.0
 SECOND_PROBE = 5
 SMOOTH, ROUGH = 1e-7, 3e-4
 WITHIN = 1.9
@@ -136,7 +136,7 @@ def _judged(state: _State, move: Any) -> _Seen:
     reached = searching & (norm <= state.goal)
     lost = ~(norm <= LOST * state.best_residual)
     tired = (state.stale + 1 >= PATIENCE) & ~reached & (state.plain == 0)
-    across = _size(state.point - state.last) >= STEP_OVER_JUMPS * state.best_jumps
+    across = _size(state.point - state.last) >= STEP_OVER_ROOT * jnp.sqrt(state.best_jumps)
     return _Seen(
         searching=searching,
         better=searching & (norm < state.best_residual),
@@ -195,8 +195,7 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
     last_move = jnp.where(from_best, state.best_move, move)
     jacobian = jnp.where(plain > 0, -jnp.eye(size), state.jacobian)
     cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
-    blur = jnp.where(state.best_jumps > SMOOTH, state.best_jumps / _probe(state), 0.0)
-    stepped = last + _newton_step(jacobian, last_move, blur) * 0.25**cuts
+    stepped = last + _newton_step(jacobian, last_move) * 0.25**cuts
     probing = state.best + _probe(state) * jnp.eye(size)[column - 1]
     return state._replace(
         point=jnp.where(column > 0, probing, stepped),
@@ -213,7 +212,7 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
 def _probe(state: _State) -> Any:
     """Length of the differences by which the Jacobian is measured; longer where G jumps."""
     least = jnp.where(state.failures >= SECOND_PROBE, COARSE_PROBE, FINE_PROBE)
-    across = jnp.clip(PROBE_OVER_JUMPS * state.best_jumps, least, LONGEST_PROBE)
+    across = jnp.clip(PROBE_OVER_ROOT * jnp.sqrt(state.best_jumps), least, LONGEST_PROBE)
     return jnp.where(state.best_jumps > SMOOTH, across, SMOOTH_PROBE)
 
 
@@ -228,14 +227,9 @@ def _broyden(jacobian: Any, step: Any, change: Any) -> Any:
     return jacobian + jnp.outer(missing, step) / (step @ step + 1e-300)
 
 
-def _newton_step(jacobian: Any, move: Any, blur: Any) -> Any:
-    """−(JᵀJ + b²)⁻¹Jᵀf, cut to the largest step; the plain step where that is singular.
-
-    The blur b is how far jumps leave the Jacobian unknown: a direction in which f changes less is
-    not stepped along. Without any the step is Newton's.
-    """
-    matrix = jnp.where(blur > 0, jacobian.T @ jacobian + blur**2 * jnp.eye(move.size), jacobian)
-    step = -solve_small(matrix, jnp.where(blur > 0, jacobian.T @ move, move))
+def _newton_step(jacobian: Any, move: Any) -> Any:
+    """−J⁻¹f, cut to the largest step; the plain step where J is singular."""
+    step = -solve_small(jacobian, move)
     step = jnp.where(jnp.all(jnp.isfinite(step)), step, move)
     return step * jnp.minimum(1.0, LARGEST_STEP / (jnp.max(jnp.abs(step)) + 1e-300))
 
