@@ -82,6 +82,10 @@ def fixed_point(
     longer difference, more cuts follow, and the ninth gives up. A residual below 1.9 times the
     jumps of G is as good as any after the first failure, and at once where the jumps are large.
 
+    Noise of many small jumps grows like the root of a step, what f does by itself like the step: in
+    place of differences and secants over less than about the root of G's jumps, which would tell
+    the noise, longer differences are made, and such secants left unused.
+
     Args:
         function: G, of an array of n numbers.
         start: first point.
