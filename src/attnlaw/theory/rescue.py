@@ -25,7 +25,7 @@ SHARES_OF_SAMPLES = np.geomspace(0.25, 1.0, 16)
 
 
 def sought_further(problem: Problem, averages: Averages, candidate: Candidate) -> Candidate:
-    """The candidate of a scan, or else the better of that and of one followed down from larger λ."""
+    """The candidate of a scan where it is settled, else the better of it and one from larger λ."""
     scanned = _scanned(problem, averages)
     if scanned and scanned.settled:
         return scanned
