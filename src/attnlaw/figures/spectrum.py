@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 # axes are logarithmic where the largest eigenvalue is this many times the median of the others
 WIDE = 20.0
 # what logarithmic axes show, under the largest eigenvalue and under the highest density
-LONGEST, DEEPEST = 3e3, 1e4
+LONGEST, DEEPEST = 3e3, 1e3
+# share of the nonzero eigenvalues that may lie to the left of logarithmic axes
+LEFT_OUT = 0.05
 
 
 @style.styled
@@ -44,23 +46,27 @@ def draw(data: "xr.Dataset", panel: Any = None) -> Any:
 
 def _is_wide(data: "xr.Dataset") -> bool:
     """Whether a linear axis would hide most eigenvalues."""
-    if "density" not in data:
-        values = np.asarray(data["eigenvalues"])
-        nonzero = values[values > 0]
-        return bool(nonzero.size and nonzero.max() > WIDE * np.median(nonzero))
-    s, density = np.asarray(data["s"]), np.asarray(data["density"])
-    if not s.size:
-        return False
-    mass = np.cumsum(density[:-1] * np.diff(s))
-    return bool(s[-1] > WIDE * s[np.searchsorted(mass, mass[-1] / 2)])
+    top, middle = _place(data, 1.0), _place(data, 0.5)
+    return top > WIDE * middle
 
 
 def _log_range(data: "xr.Dataset") -> tuple[float, float]:
-    """From what lies well below the middle of the spectrum to its top."""
+    """From below nearly all nonzero eigenvalues to the largest."""
     parts = [np.asarray(data[name]).ravel() for name in ("s", "eigenvalues") if name in data]
-    every = np.concatenate(parts)
-    top = float(every.max())
-    return top / LONGEST, 1.3 * top
+    top = float(np.concatenate(parts).max())
+    return max(top / LONGEST, 0.7 * _place(data, LEFT_OUT)), 1.3 * top
+
+
+def _place(data: "xr.Dataset", share: float) -> float:
+    """What a share of the nonzero eigenvalues lies below; zero when there are none."""
+    if "density" not in data:
+        values = np.asarray(data["eigenvalues"])
+        return float(np.quantile(values[values > 0], share)) if (values > 0).any() else 0.0
+    s, density = np.asarray(data["s"]), np.asarray(data["density"])
+    if not s.size:
+        return 0.0
+    mass = np.cumsum(density[:-1] * np.diff(s))
+    return float(s[-1] if share == 1 else s[np.searchsorted(mass, share * mass[-1])])
 
 
 def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
