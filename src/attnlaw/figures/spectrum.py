@@ -27,16 +27,17 @@ def draw(data: "xr.Dataset", panel: Any = None) -> Any:
     if panel is None:
         figure, (panel,) = style.new_figure(width=4.6, height=3.2)
     wide = _is_wide(data)
-    tops = []
+    heights = []
     if "eigenvalues" in data:
-        tops.append(_histogram(panel, data, wide))
+        heights.append(_histogram(panel, data, wide))
     if "density" in data:
-        tops.append(_density(panel, data))
+        heights.append(_density(panel, data))
     panel.set_xlabel("eigenvalue of S")
     panel.set_ylabel("density (area: rank over d)")
-    highest = max(tops)
+    lowest, highest = min(low for low, _ in heights), max(top for _, top in heights)
     if wide:
-        panel.set(xscale="log", yscale="log", ylim=(highest / DEEPEST, 3 * highest))
+        lowest = min(highest / DEEPEST, lowest / 2)
+        panel.set(xscale="log", yscale="log", ylim=(lowest, 3 * highest))
         panel.set_xlim(*_log_range(data))
     else:
         panel.set(xlim=(0, None), ylim=(0, 1.3 * highest or 1))
@@ -69,7 +70,8 @@ def _place(data: "xr.Dataset", share: float) -> float:
     return float(s[-1] if share == 1 else s[np.searchsorted(mass, share * mass[-1])])
 
 
-def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
+def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> tuple[float, float]:
+    """Draw it; its lowest and highest bar."""
     values = np.asarray(data["eigenvalues"])
     largest = max(values.max(), 1e-300)
     nonzero = values[values > 0]
@@ -87,14 +89,17 @@ def _histogram(panel: Any, data: "xr.Dataset", wide: bool) -> float:
         alpha=0.45,
         label=f"trained, d = {values.shape[-1]} ({1 - nonzero.size / values.size:.1%} at zero)",
     )
-    return float(density.max())
+    bars = density[density > 0]
+    return (float(bars.min()), float(bars.max())) if bars.size else (1.0, 0.0)
 
 
-def _density(panel: Any, data: "xr.Dataset") -> float:
+def _density(panel: Any, data: "xr.Dataset") -> tuple[float, float]:
+    """Draw it; its highest value twice, as its lowest is zero."""
     label = f"theory ({float(data['atom']):.1%} at zero)"
     if data["s"].size:
         panel.plot(data["s"], data["density"], color=style.THEORY, label=label)
-        return float(np.max(data["density"]))
+        highest = float(np.max(data["density"]))
+        return highest, highest
     panel.plot([0, 0], [0, 1], color=style.THEORY, label=label, linewidth=4, clip_on=False)
     panel.text(0.5, 0.5, "S = 0: every eigenvalue is zero", ha="center", transform=panel.transAxes)
-    return 1.0
+    return 1.0, 1.0
