@@ -12,7 +12,7 @@ PATIENCE, ENOUGH = 5, 0.25
 MOST_FAILURES = 9
 SMOOTH_PROBE, FINE_PROBE, COARSE_PROBE = 1e-5, 5e-3, 3e-2
 PROBE_OVER_ROOT, LONGEST_PROBE = 6.0, 0.2
-STEP_OVER_ROOT = 3.0
+STEP_OVER_ROOT, BLUR = 3.0, 0.05
 SECOND_PROBE = 5
 SMOOTH, ROUGH = 1e-7, 3e-4
 WITHIN = 1.9
@@ -84,7 +84,8 @@ def fixed_point(
 
     Noise of many small jumps grows like the root of a step, what f does by itself like the step: in
     place of differences and secants over less than about the root of G's jumps, which would tell
-    the noise, longer differences are made, and such secants left unused.
+    the noise, longer differences are made, and such secants left unused. Where the jumps are large,
+    no steps are made along directions in which f changes less than the noise leaves to be known.
 
     Args:
         function: G, of an array of n numbers.
@@ -199,7 +200,8 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
     last_move = jnp.where(from_best, state.best_move, move)
     jacobian = jnp.where(plain > 0, -jnp.eye(size), state.jacobian)
     cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
-    stepped = last + _newton_step(jacobian, last_move) * 0.25**cuts
+    blur = jnp.where(state.best_jumps > ROUGH, BLUR, 0.0)
+    stepped = last + _newton_step(jacobian, last_move, blur) * 0.25**cuts
     probing = state.best + _probe(state) * jnp.eye(size)[column - 1]
     return state._replace(
         point=jnp.where(column > 0, probing, stepped),
@@ -231,9 +233,14 @@ def _broyden(jacobian: Any, step: Any, change: Any) -> Any:
     return jacobian + jnp.outer(missing, step) / (step @ step + 1e-300)
 
 
-def _newton_step(jacobian: Any, move: Any) -> Any:
-    """−J⁻¹f, cut to the largest step; the plain step where J is singular."""
-    step = -solve_small(jacobian, move)
+def _newton_step(jacobian: Any, move: Any, blur: Any) -> Any:
+    """−(JᵀJ + b²)⁻¹Jᵀf, cut to the largest step; the plain step where that is singular.
+
+    With a blur b a direction in which f changes by less than b a unit is hardly stepped along;
+    without any the step is Newton's.
+    """
+    matrix = jnp.where(blur > 0, jacobian.T @ jacobian + blur**2 * jnp.eye(move.size), jacobian)
+    step = -solve_small(matrix, jnp.where(blur > 0, jacobian.T @ move, move))
     step = jnp.where(jnp.all(jnp.isfinite(step)), step, move)
     return step * jnp.minimum(1.0, LARGEST_STEP / (jnp.max(jnp.abs(step)) + 1e-300))
 

@@ -39,8 +39,8 @@ class Jobs(NamedTuple):
 
     `jacobian` is that of G(x) − x at the start, as far as it is known. Where `held`, the first
     coordinate keeps its value and only the other two coordinates are solved for. A `rough` start
-    was found where the map jumps; over all points it gets fewer evaluations where each is dear,
-    at three tokens or more.
+    was found where the map jumps; over more points it gets fewer evaluations where each is dear, at
+    three tokens or more.
     """
 
     problem: Any
@@ -98,8 +98,8 @@ def run(
         index, job = row
         problem = jax.tree.map(lambda leaf: leaf[job.problem], problems)
         dear = job.rough & (problem.attention.tokens > CHEAP_TOKENS)
-        over_all = jnp.where(dear, MOST_WHEN_ROUGH, MOST_OVER_MORE)
-        most = jnp.array([MOST_OVER_FEW, MOST_OVER_MORE, over_all])[level]
+        over_more = jnp.where(dear, MOST_WHEN_ROUGH, MOST_OVER_MORE)
+        most = jnp.where(level == FEW, MOST_OVER_FEW, over_more)
 
         def plain(x: Any) -> tuple[Any, Any, Step]:
             step = state_evolution(problem, from_coordinates(problem, x), points, used)
