@@ -112,7 +112,7 @@ def test_noise_of_jumps_does_not_reach_the_jacobian():
     np.testing.assert_allclose(reached, 2.0, atol=0.05)
 
 
-def test_a_direction_that_jumps_blur_is_left_alone():
+def test_a_direction_that_jumps_blur_is_left_alone_at_first():
     """Slopes 5, 0.2 and 0.003 under noise of twice a single jump; Newton's steps go 0.7 astray."""
     jump = 1e-3
     turn = jnp.linalg.qr(jnp.array([[1.0, 0.2, 0.6], [0.1, 1.0, 0.0], [-0.5, 0.3, 1.0]]))[0]
@@ -128,4 +128,5 @@ def test_a_direction_that_jumps_blur_is_left_alone():
 
     many = jax.vmap(found)(jnp.arange(20.0))
     assert (np.asarray(many.residual) <= 2 * jump).all()
-    assert np.abs(many.point @ turn[:, 0]).max() < 0.1
+    # a search that fails first tries that direction after all
+    assert (np.abs(many.point @ turn[:, 0]) < 0.05).sum() >= 16

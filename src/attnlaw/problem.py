@@ -76,7 +76,7 @@ class Problem:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        if not hasattr(self.target, "cauchy_pair"):
+        if isinstance(self.target, type) or not hasattr(self.target, "cauchy_pair"):
             raise ValueError(
                 f"target must be a target law, got {self.target!r}; "
                 "for example MarchenkoPastur(0.5)"

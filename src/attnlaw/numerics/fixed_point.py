@@ -85,7 +85,8 @@ def fixed_point(
     Noise of many small jumps grows like the root of a step, what f does by itself like the step: in
     place of differences and secants over less than about the root of G's jumps, which would tell
     the noise, longer differences are made, and such secants left unused. Where the jumps are large,
-    no steps are made along directions in which f changes less than the noise leaves to be known.
+    steps go along directions in which f changes little only after every other failure: their
+    slopes may be noise, but f may also have to be brought down there.
 
     Args:
         function: G, of an array of n numbers.
@@ -200,7 +201,7 @@ def _planned(state: _State, move: Any, seen: _Seen, limits: _Limits) -> _State:
     last_move = jnp.where(from_best, state.best_move, move)
     jacobian = jnp.where(plain > 0, -jnp.eye(size), state.jacobian)
     cuts = jnp.where(failures > SECOND_PROBE, failures - SECOND_PROBE, failures == 3)
-    blur = jnp.where(state.best_jumps > ROUGH, BLUR, 0.0)
+    blur = jnp.where((state.best_jumps > ROUGH) & (failures % 2 == 0), BLUR, 0.0)
     stepped = last + _newton_step(jacobian, last_move, blur) * 0.25**cuts
     probing = state.best + _probe(state) * jnp.eye(size)[column - 1]
     return state._replace(

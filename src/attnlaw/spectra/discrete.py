@@ -1,5 +1,6 @@
 """Target laws carried by finitely many eigenvalues: given values, a matrix, a power law."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,6 +14,10 @@ from attnlaw.numerics.checks import is_concrete, require_count, require_real
 FloatArray = NDArray[np.float64]
 
 MOST_EIGENVALUES = 10_000_000
+
+
+# kinds that JAX never puts in an array's place
+_NEVER_TRACED = (list, tuple, set, frozenset, dict, range, Iterator, type(None))
 
 
 class _Discrete:
@@ -88,7 +93,7 @@ class Atoms(_Discrete):
     weights: Any = None
 
     def __post_init__(self) -> None:
-        if is_concrete(self.values) or isinstance(self.values, list | tuple):
+        if is_concrete(self.values) or isinstance(self.values, _NEVER_TRACED):
             values = _eigenvalue_array("values", self.values)
             weights = _weight_array(self.weights, values.size)
             order = np.argsort(values, kind="stable")
@@ -260,7 +265,10 @@ def _eigenvalue_array(name: str, values: ArrayLike) -> FloatArray:
 
 
 def _real_array(name: str, values: Any) -> FloatArray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be numbers in one row, got {values!r}") from None
     if array.dtype.kind not in "biuf" and array.size:
         raise ValueError(f"{name} must be real numbers, got an array of type {array.dtype}")
     return array.astype(float)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnlaw.numerics.checks import require_seed
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem
+from attnlaw.problem import Problem, require_problem
 from attnlaw.records import Overlaps
 from attnlaw.theory.bayes import alpha_of_bayes_recovery
-from attnlaw.theory.collapse import critical_weight_decay, prepared
+from attnlaw.theory.collapse import critical_weight_decay, prepared, require_few_tokens
 from attnlaw.theory.interpolation import (
     Interpolation,
     alpha_at_end,
@@ -54,10 +55,16 @@ def thresholds(problem: Problem, *, seed: int = 0) -> Thresholds:
         problem: the problem; its weight decay does not matter, its α only for the collapse.
         seed: seed of the Gaussian averages.
 
+    Raises:
+        ValueError: what is no problem, too many tokens, or a seed outside [0, 2³²).
+
     Example:
         >>> round(thresholds(Problem()).alpha_interp, 4)
         0.1535
     """
+    require_problem(problem)
+    require_few_tokens(problem)
+    require_seed(seed)
     grouped = prepared(problem)
     end = end_of_interpolation(grouped)
     test_error, mse = _peak(grouped, end, seed)

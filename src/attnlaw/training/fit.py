@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlaw.numerics.checks import require_count, require_instance
 from attnlaw.numerics.precision import in_float64
-from attnlaw.problem import Problem, require_problem
+from attnlaw.problem import Problem, require_decay, require_problem
 from attnlaw.records import ProgressCallback, silent
 from attnlaw.training.data import Chunk, Data, fresh_chunks, map_scores
 from attnlaw.training.objective import mean_train_error
@@ -92,7 +92,8 @@ def fit(
         The `Fit`; look at `converged` before comparing numbers.
 
     Raises:
-        ValueError: data of another number of tokens, or an argument that is not what it should be.
+        ValueError: data of another target, number of tokens or samples, temperature of the target
+            or noise; λ = 0; or an argument that is not what it should be.
 
     Example:
         >>> import jax
@@ -105,11 +106,8 @@ def fit(
     method = LBFGS() if method is None else method
     require_instance("method", method, (LBFGS, Adam), "for example LBFGS()")
     require_count("test_sequences", test_sequences, 2)
-    if data.problem.attention.tokens != problem.attention.tokens:
-        raise ValueError(
-            f"tokens of problem and data must agree, got {problem.attention.tokens} and "
-            f"{data.problem.attention.tokens}; draw the data from this problem"
-        )
+    require_decay(problem)
+    _require_own_data(problem, data.problem)
     start_key, test_key = jax.random.split(jax.random.fold_in(data.key, 1))
     width = max(1, round(problem.width_ratio * data.dim))
     start = np.asarray(jax.random.normal(start_key, (data.dim, width), dtype=float))
@@ -117,6 +115,29 @@ def fit(
     found = method.minimise(start, data.chunks, problem, progress)
     seconds = time.perf_counter() - began
     return _measured(problem, data, found, seconds, test_sequences, test_key)
+
+
+def _require_own_data(problem: Problem, drawn: Problem) -> None:
+    """Raise unless the data could have been drawn from the problem."""
+    if not _equal(problem.target, drawn.target):
+        raise ValueError(
+            f"target of problem and data must agree, got {problem.target!r} and {drawn.target!r}; "
+            "draw the data from this problem"
+        )
+    for name in ("tokens", "target_beta", "sample_ratio", "noise"):
+        own, other = getattr(problem, name), getattr(drawn, name)
+        if own != other:
+            raise ValueError(
+                f"{name} of problem and data must agree, got {own} and {other}; "
+                "draw the data from this problem"
+            )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two target laws are the same, number by number."""
+    kinds: list[Any] = [jax.tree.structure(law) for law in (one, other)]
+    alike = bool(kinds[0] == kinds[1])
+    return alike and all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
 
 
 def _measured(
