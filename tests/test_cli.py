@@ -333,3 +333,12 @@ def test_version_and_help(capsys):
     assert "predict" in capsys.readouterr().out
     assert run(["foretell"]) == 2
     assert capsys.readouterr().err.count("No such command") == 1
+
+
+@pytest.mark.parametrize(("closed", "code"), [("2>&-", 0), (">&-", 2)])
+def test_a_closed_stream_costs_what_it_would_show_and_no_more(closed, code):
+    command = f"'{sys.executable}' -m attnlaw explain q {closed}"
+    told = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert told.returncode == code
+    assert ("Tr S²/d" in told.stdout) == (code == 0)
+    assert told.stderr.startswith("attnlaw: error: standard output is closed") == (code == 2)

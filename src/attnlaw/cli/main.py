@@ -41,6 +41,8 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    if sys.stderr is None:  # closed by the caller, as some schedulers do
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     signal.signal(signal.SIGINT, _interrupt)
     _leave_when_deaf()
     code = run(arguments)
@@ -55,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     own = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if sys.stdout is None or sys.stderr is None:
-        return BAD_INPUT  # closed by the caller: what was asked for cannot be shown
+    if sys.stdout is None:
+        return _fail("standard output is closed, so nothing can be shown; redirect it to a file")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a terminal that cannot show λ must not cost a result
