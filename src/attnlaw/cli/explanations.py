@@ -203,6 +203,11 @@ LONG = {
         "Q0 − q of the Bayes-optimal estimator, the posterior mean of the target map: the least "
         "‖Ŝ − S0‖²_F/d that any estimator can reach from the same data, equation (9.2)."
     ),
+    "bayes": (
+        "The Bayes-optimal baseline (predict --bayes): mmse, q, noise_level and the test errors of "
+        "the layer whose map is r times the posterior mean of the target, equation (9.2)."
+    ),
+    "reasons": ("Why a threshold does not exist, by its name; empty where all do."),
     "alpha_interp": (
         "The sample ratio n/d² up to which the layer trained with vanishing weight decay fits "
         "every noisy label: ∂_δJ(δ̄, 0)/(4 K_eff δ̄) with δ̄ from equation (6.3), K_eff = "
@@ -246,6 +251,6 @@ def explain(key: str) -> str:
     """
     if key in LONG:
         return LONG[key]
-    near = difflib.get_close_matches(key, LONG, n=1)
+    near = difflib.get_close_matches(key.lower(), LONG, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(LONG)}"
     raise ValueError(f"key must be a printed quantity, got {key!r}; {hint}")
