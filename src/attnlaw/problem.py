@@ -172,8 +172,9 @@ class Problem:
         known = [*own, *held]
         known += [alias for alias, meant in ALIASES.items() if meant in known]
         if any(name in fields for fields in _FIELDS_OF_PARTS.values()):
+            short = "".join(f" ({alias})" for alias, meant in ALIASES.items() if meant == name)
             raise ValueError(
-                f"unknown problem field {name!r} for {type(self.target).__name__} targets; "
+                f"unknown problem field {name!r}{short} for {type(self.target).__name__} targets; "
                 f"known fields: {', '.join(known)}"
             )
         near = difflib.get_close_matches(name, [*known, *_OTHER_WORDS], n=1)
