@@ -56,7 +56,10 @@ POWER = attnlaw.PowerLaw(1.2, 100)
         (lambda: Problem(attention=3), "attention must be a Tied, got 3"),
         (lambda: Problem.from_dict(3), "problem must be a dict"),
         (lambda: DEFAULT.replace(alpha=1.0, sample_ratio=2.0), "sample_ratio must be given once"),
-        (lambda: DEFAULT.replace(target=POWER, kappa0=0.5), "field 'target_rank_ratio' (kappa0) for P"),
+        (
+            lambda: DEFAULT.replace(target=POWER, kappa0=0.5),
+            "field 'target_rank_ratio' (kappa0) for P",
+        ),
         (lambda: attnlaw.from_matrix([[1.0, 0.0], [0.0, 1j]]), "target matrix must be real"),
         (lambda: attnlaw.use_compile_cache(3), "folder must be a str or PathLike"),
     ],
