@@ -138,12 +138,12 @@ def refine_until(
     guess: FloatArray | None = None,
     progress: ProgressCallback = silent,
 ) -> Answer:
-    """The answer over as many points as the accuracy needs; given up when two sizes fail, or three.
+    """The answer over as many points as the accuracy needs; given up when too many fail.
 
     At three tokens or more, where many proximal steps have several minima, an evaluation costs up
     to a hundred times the usual, the lowest minimum is not always found and the theory may not even
     be stable: no more points than the first size, or 2¹⁰, unless that did not converge, and two
-    failures are enough.
+    sizes that fail are enough; at two tokens three.
     """
     most = 3 if problem.attention.tokens <= CHEAP_TOKENS else 2
     failures = 0
