@@ -116,7 +116,7 @@ def curve(
         for own in problems
     ]
     places = [index for index, known in enumerate(solutions) if known is None]
-    count = point_counts(accuracy)[0]
+    count = point_counts(problem, accuracy)[0]
     line = [problems[index] for index in places]
     progress(Progress("curve", 0, len(problems), "exploring"))
     answers = solve_line(line, averages(problem, count, seed)) if line else []

@@ -22,7 +22,8 @@ from attnlaw.theory.solution import MANY_MINIMA, ConvergenceError, Solution
 
 FloatArray = NDArray[np.float64]
 
-POINT_COUNTS = (2**10, 2**12, 2**14, 2**16)
+POINT_COUNTS = (2**12, 2**14, 2**16)
+FEWEST, FEWEST_AT_TWO_TOKENS = 2**10, 2**11
 LOOSE_ACCURACY = 3e-3
 MOST_OF_JUMPY = 2**10
 
@@ -72,7 +73,7 @@ def solve(
         if fitted is not None:
             return fitted
     guess = None if start is None else _coordinates_of(problem, start)
-    first = point_counts(accuracy)[0]
+    first = point_counts(problem, accuracy)[0]
     progress(Progress("solve", 0, POINT_COUNTS[-1], "exploring"))
     (answer,) = solve_line([problem], averages(problem, first, seed), guess)
     progress(Progress("solve", first, POINT_COUNTS[-1], _state(answer.solution)))
@@ -147,7 +148,7 @@ def refine_until(
     """
     most = 3 if problem.attention.tokens <= CHEAP_TOKENS else 2
     failures = 0
-    for count in point_counts(accuracy)[1:]:
+    for count in point_counts(problem, accuracy)[1:]:
         solution = answer.solution
         failures = 0 if solution.converged else failures + 1
         if failures == most or (solution.converged and solution.integration_error <= accuracy):
@@ -196,9 +197,13 @@ def check_solvable(problem: Problem, accuracy: float) -> None:
         )
 
 
-def point_counts(accuracy: float) -> tuple[int, ...]:
-    """Sizes of the Gaussian average to try, the smallest only where it can be enough."""
-    return POINT_COUNTS if accuracy >= LOOSE_ACCURACY else POINT_COUNTS[1:]
+def point_counts(problem: Problem, accuracy: float) -> tuple[int, ...]:
+    """Sizes of the Gaussian average to try, small ones only where they can be enough."""
+    if accuracy >= LOOSE_ACCURACY:
+        return FEWEST, *POINT_COUNTS
+    if problem.attention.tokens <= CHEAP_TOKENS:
+        return FEWEST_AT_TWO_TOKENS, *POINT_COUNTS
+    return POINT_COUNTS
 
 
 def averages(problem: Problem, count: int, seed: int) -> Averages:
