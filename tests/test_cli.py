@@ -211,7 +211,7 @@ def test_many_proximal_minima_are_said(capsys):
 
 
 def test_a_missed_accuracy_is_said(capsys, monkeypatch):
-    monkeypatch.setattr("attnlaw.theory.solve.POINT_COUNTS", ())
+    monkeypatch.setattr("attnlaw.theory.solve.POINT_COUNTS", (2**11,))
     assert run(["predict", "--accuracy", "1e-5"]) == 0
     assert "accuracy 1e-05 was not reached" in capsys.readouterr().err
 
