@@ -26,6 +26,8 @@ MOST_OVER_FEW, MOST_OVER_MORE, MOST_WHEN_ROUGH = 120, 40, 16
 FEW, SOME, ALL = 0, 1, 2
 # up to so many tokens an evaluation over all points is cheap even where steps have many minima
 CHEAP_TOKENS = 2
+# of which the FEW points there come
+FEW_SCRAMBLES = 2
 RESIDUAL_TOLERANCE, LARGEST_TOLERANCE = 1e-6, 1e-2
 COARSE = 4
 # passes of XLA that take a quarter of the time to compile `run` and make it no faster
@@ -87,12 +89,14 @@ def run(
         jobs: arrays of one length, which with the other shapes decides what is compiled.
         count: jobs to do; the answers of the others mean nothing.
         level: average over ALL points; over SOME, the first chunk of every scramble; or over FEW,
-            a quarter of the first scramble. Over ALL the observables are computed at the end,
-            over fewer points the Jacobian is measured there, but for jobs that are held.
+            a quarter of the first scramble, at two tokens of the first two. Over ALL the
+            observables are computed at the end, over fewer points the Jacobian is measured there,
+            but for jobs that are held.
     """
     scrambles, chunks = points.shape[:2]
     parts = jnp.array([max(chunks // COARSE, 1), 1, chunks])
-    used = Used(jnp.where(level == FEW, 1, scrambles), parts[level], level == ALL)
+    few = FEW_SCRAMBLES if problems.attention.tokens <= CHEAP_TOKENS else 1
+    used = Used(jnp.where(level == FEW, few, scrambles), parts[level], level == ALL)
 
     def one(row: tuple[Any, Jobs]) -> Solved:
         index, job = row

@@ -30,7 +30,7 @@ _COMPILED: set[Any] = set()
 
 
 class Averages:
-    """Gaussian points of one size; the first quarter of the first scramble explores.
+    """Gaussian points of one size.
 
     Args:
         pairs: K_eff.
