@@ -286,7 +286,7 @@ def test_the_caller_s_precision_is_left_alone():
 def test_small_weight_decay_converges_with_and_without_noise(change):
     solution = attnlaw.solve(DEFAULT.replace(**change), accuracy=3e-3)
     assert solution.converged
-    assert solution.consistency_gap < 1e-3
+    assert solution.consistency_gap <= 3 * solution.integration_error + 1e-9
     assert solution.test_error < 1.0
 
 
